@@ -16,12 +16,12 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from contrastive.sentence_folder import SentenceFolder, read_sentence_folder, unused_parts
-from contrastive.zero_shot import SHOW_PROGRESS, Progress, embed, encode
-from data.batching import EncodedExamples
+from contrastive.zero_shot import SHOW_PROGRESS, Batches, Progress, Read, encode, make_reader
+from data.batching import EncodedExamples, sorted_batches
 from data.examples import Example
 from minbert import BertConfig, BertModel, BertTokenizer, hub
 from minbert.pooling import check_pooling, stored_pooling
-from minbert.training import runtime
+from minbert.training import processes, runtime
 from minbert.training.stage import encoder_fingerprint
 
 ChunkProgress = Callable[[Sequence[Tensor]], Iterable[Tensor]]  # yields the chunks
@@ -48,6 +48,10 @@ class Embedder:
 
     # The modules of a sentence-transformers folder that make the vectors, or None for `pooling`.
     modules: SentenceFolder | None = None
+
+    # Whether the processes of torchrun each compute a share of the batches. All of them must then
+    # ask for the same vectors, and all get them.
+    shares_batches: bool = False
 
     @property
     def is_normalised(self) -> bool:
@@ -116,15 +120,23 @@ class Embedder:
 
     def _pooled(self, rows: EncodedExamples, progress: Progress) -> Tensor:
         """The vectors (N, H) of encoded rows, by the modules where there are any."""
-        if self.modules is None:
-            return embed(
-                self.encoder, rows, self.pooling, self.precision, self.batch_size, progress
-            )
-        read = self.modules.read
-        # "mean" computes every token, as the modules may read any.
-        tensors = encode(
-            self.encoder, rows, read, self.precision, self.batch_size, progress=progress
-        )
+        # With "mean" every token is computed, as the modules may read any.
+        read, pooling = make_reader(self.pooling), self.pooling
+        if self.modules is not None:
+            read, pooling = self.modules.read, "mean"
+
+        batches = sorted_batches(rows.lengths, self.batch_size)
+        if not self.shares_batches:
+            return self._of_batches(rows, progress(batches), read, pooling)
+        own = processes.share_out(batches)
+        vectors = self._of_batches(rows, progress(own.batches), read, pooling)
+        return processes.join_rows(own, vectors, len(rows))
+
+    def _of_batches(
+        self, rows: EncodedExamples, batches: Batches, read: Read, pooling: str
+    ) -> Tensor:
+        """The vectors of the rows of some batches, in the order of the rows."""
+        tensors = encode(self.encoder, rows, read, self.precision, batches, pooling=pooling)
         return tensors["vectors"]
 
 

@@ -27,6 +27,7 @@ from minbert.training import runtime
 
 Batches = Iterable[list[int]]
 Progress = Callable[[list[list[int]]], Batches]  # takes the batches and yields them
+Read = Callable[[BertOutput, Tensor], dict[str, Tensor]]  # a batch's output and its attention mask
 SHOW_PROGRESS: Progress = partial(terminal.track, description="sentence vectors")
 
 ALIGNED_ABOVE = 4.0  # an STS label above which a pair counts as positive for the alignment
@@ -94,21 +95,20 @@ def correlations(cosines: np.ndarray, labels: np.ndarray) -> dict[str, float]:
 def encode(
     encoder: BertModel,
     rows: EncodedExamples,
-    read: Callable[[BertOutput, Tensor], dict[str, Tensor]],
+    read: Read,
     precision: str,
-    batch_size: int = 64,
+    batches: Batches,
     with_states: bool = False,
-    progress: Progress = SHOW_PROGRESS,
     pooling: str = "mean",
 ) -> dict[str, Tensor]:
-    """Encode all rows, and join the tensors that `read` makes of each batch.
+    """Encode the rows of all batches, and join the tensors that `read` makes of each batch.
 
     Arguments:
         read: from a batch's output and attention mask (R, T) to named tensors. Such a tensor has R
             rows, or one row for each of B pairs.
         precision: "fp32" or "bf16", of matrix products.
+        batches: the numbers of the rows of each batch, in any order. No row comes twice.
         with_states: whether the output holds all hidden states.
-        progress: receives the list of batches and yields them.
         pooling: the vector that `read` pools, if it reads nothing else. With "mean" it may read
             every token.
 
@@ -121,7 +121,7 @@ def encode(
     encoder.eval()
     parts: dict[str, list[list[Tensor]]] = {}  # by name: the parts of first and of second sentences
     order: list[int] = []
-    for indices in progress(sorted_batches(rows.lengths, batch_size)):
+    for indices in batches:
         batch = rows.batch(indices).to(device)
         with runtime.autocast(device, precision):
             output = encoder(
@@ -158,14 +158,20 @@ def embed(
     """Sentence vectors (N, H) float32 on the CPU, in row order.
 
     For pairs encoded apart ("bi") they are (2N, H): all first sentences, then all second ones.
-    Arguments as of `encode`.
+    progress: receives the list of batches and yields them. Other arguments as of `encode`.
     """
+    batches = progress(sorted_batches(rows.lengths, batch_size))
+    tensors = encode(encoder, rows, make_reader(pooling), precision, batches, pooling=pooling)
+    return tensors["vectors"]
+
+
+def make_reader(pooling: str) -> Read:
+    """The function that pools a batch's output to its sentence vectors, for `encode`."""
 
     def read(output: BertOutput, attention_mask: Tensor) -> dict[str, Tensor]:
         return {"vectors": pool(output, attention_mask, pooling)}
 
-    tensors = encode(encoder, rows, read, precision, batch_size, progress=progress, pooling=pooling)
-    return tensors["vectors"]
+    return read
 
 
 # --- the scores of an encoder ---------------------------------------------------------------------

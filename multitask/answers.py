@@ -19,7 +19,9 @@ from data.known_words import load_words, rows_of_unknown_words
 from data.tables.spreadsheets import new_column, write_spreadsheet
 from data.task_specs import TaskSpec
 from data.user_texts import UserTexts, one_line
+from minbert.commands.options import AUTO
 from minbert.reporting import terminal
+from minbert.training import processes
 from multitask.command_options import PredictOptions
 from multitask.predictor import Predictor
 from multitask.probabilities import decode, votes_by_class
@@ -38,8 +40,19 @@ class Answer(NamedTuple):
     votes: np.ndarray  # (N, C) or (N,) probabilities, or numbers of a regression
 
 
+def share_texts(texts: UserTexts | None) -> UserTexts:
+    """Meet the other processes of torchrun. All get the rows that the first one has read."""
+    processes.join_helpers(AUTO)
+    shared = processes.from_first(lambda: texts)
+    assert shared is not None
+    return shared
+
+
 def predict_rows(options: PredictOptions, spec: TaskSpec, texts: UserTexts) -> Answer:
-    """What the runs say of the rows together."""
+    """What the runs say of the rows together.
+
+    Several processes share the batches. The first one goes on with the answer, the others end here.
+    """
     log = terminal.say
     terminal.doing("opening the model")
     runs = [read_record(folder) for folder in options.runs]
@@ -51,6 +64,7 @@ def predict_rows(options: PredictOptions, spec: TaskSpec, texts: UserTexts) -> A
     total = votes_of(options.runs[0], options, task, rows)
     for folder in options.runs[1:]:
         total = total + votes_of(folder, options, task, rows)
+    processes.leave()  # of several processes the first one goes on alone
     return Answer(task, decode(task, total / len(runs)), total / len(runs))
 
 
@@ -59,7 +73,10 @@ def votes_of(
 ) -> np.ndarray:
     """The probabilities or numbers of one run, (N, C) or (N,). Its model is closed afterwards."""
     predictor = Predictor(folder, task.name, precision=options.precision)
-    return predictor.votes(task, rows, terminal.say)
+    if processes.count() == 1:
+        return predictor.votes(task, rows, terminal.say)
+    processes.check_agreement({**predictor.record.files, "precision": predictor.precision})
+    return predictor.votes(task, rows, terminal.say, shares_batches=True)
 
 
 def print_rows(texts: UserTexts, cells: Sequence[Sequence[str]]) -> None:

@@ -15,6 +15,8 @@ the answer means little.
 
 Several runs give one prediction together: that of the mean of their probabilities or similarities.
 
+`torchrun --nproc_per_node N -m multitask.predict ...` shares the batches among N processes.
+
 answers.py asks the models. It brings torch, so it is imported when the command line and the rows
 are understood.
 """
@@ -25,7 +27,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 
-from minbert.commands.ending import exit_code
+from minbert.commands.ending import exit_code, first_speaks
 from minbert.commands.flags import parse_command
 from minbert.commands.paths import in_shell
 from minbert.commands.plugins import load_named
@@ -41,12 +43,13 @@ def use_bundled_run(options: PredictOptions) -> PredictOptions:
     return replace(options, runs=(BUNDLED_RUN,), task=options.task or "sst")
 
 
-@exit_code(PROGRAM)
+@exit_code(PROGRAM, takes_processes=True)
 def main(arguments: Sequence[str] | None = None) -> None:
     """Read rows, and print or write them with their predictions."""
     description = "Predict rows of your own with finished runs."
-    options = parse_command(PredictOptions, PROGRAM, description, arguments)
-    load_named(options.plugin)
+    with first_speaks():
+        options = parse_command(PredictOptions, PROGRAM, description, arguments)
+        load_named(options.plugin)
     with terminal.session("reading the rows", uses_stderr=True):
         if not options.runs:
             options = use_bundled_run(options)
@@ -54,19 +57,25 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 f"No RUN is named. The small model in {in_shell(BUNDLED_RUN)} answers, for the "
                 f"task {options.task}. run_multitask.py trains a model of your own."
             )
-        spec = choose_task(options)
-        check_request(options, spec)
-        with terminal.typing("row", options.input):
-            texts = read_rows(options, spec)
+        with first_speaks():
+            spec = choose_task(options)
+            check_request(options, spec)
+        # Of several processes the first one reads them. Standard input can be read once.
+        texts_of_first = None
+        if not terminal.is_muted():
+            with terminal.typing("row", options.input):
+                texts_of_first = read_rows(options, spec)
         terminal.doing("importing PyTorch")
         from multitask import answers
 
+        texts = answers.share_texts(texts_of_first)
         answer = answers.predict_rows(options, spec, texts)
         if options.out is not None:
             answers.write_answers(options.out, texts, answer, options.probabilities)
             terminal.say(answers.describe_file(options.out, texts))
-            return
-    answers.print_rows(texts, answers.printed_cells(answer, options.probabilities))
+    if options.out is None:
+        answers.print_rows(texts, answers.printed_cells(answer, options.probabilities))
+    answers.processes.end()
 
 
 if __name__ == "__main__":

@@ -16,11 +16,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
-from data.batching import EncodedExamples
+from data.batching import EncodedExamples, sorted_batches
 from data.examples import Example
 from minbert.commands.options import AUTO
 from minbert.commands.plugins import load_named
+from minbert.training import processes
 from multitask.evaluation import predict
 from multitask.probabilities import decode, probabilities, votes_by_class
 from multitask.rows import describe_cuts
@@ -157,10 +159,18 @@ class Predictor:
             examples.append(Example(str(place), text_of(first, place), second, None))
         return examples, task
 
-    def votes(self, task: Task, rows: Sequence[Example], log: Callable[[str], None]) -> np.ndarray:
+    def votes(
+        self,
+        task: Task,
+        rows: Sequence[Example],
+        log: Callable[[str], None],
+        shares_batches: bool = False,
+    ) -> np.ndarray:
         """The probabilities of the rows, or their numbers, before they become answers.
 
         log: is told about rows that are cut, and of a language that the model does not know.
+        shares_batches: whether the processes of torchrun each compute a share of the batches. All
+            of them must then ask for the same rows, and all get the votes.
         Returns (N, C), (N,) of the second of two classes, or (N,) numbers of a regression.
         """
         max_length = self.record.options.data.max_length
@@ -170,8 +180,18 @@ class Predictor:
         unknown = encoded.warn_of_unknown(f"the rows, for {self.record.folder}")
         if unknown is not None:
             log(unknown)
-        outputs = predict(self.model, task.name, encoded, self.precision, self.batch_size)
+        outputs = self._outputs(task, encoded, shares_batches)
         return outputs if task.is_regression else probabilities(outputs)
+
+    def _outputs(self, task: Task, rows: EncodedExamples, shares_batches: bool) -> np.ndarray:
+        """The raw outputs of the model for all rows, (N, C) or (N,) float32."""
+        asked = (self.model, task.name, rows, self.precision, self.batch_size)
+        if not shares_batches:
+            return predict(*asked)
+        # Sorted again, the rows of these batches make the same batches.
+        own = processes.share_out(sorted_batches(rows.lengths, self.batch_size))
+        outputs = predict(*asked, chosen=np.array(own.rows))
+        return processes.join_rows(own, torch.from_numpy(outputs), len(rows)).numpy()
 
 
 # --- rows -----------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ N sentences, H hidden.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -20,7 +21,7 @@ from contrastive.embedder import Embedder, Neighbours, nearest, open_embedder, p
 from data.user_texts import one_line
 from minbert.commands.new_folders import new_folder, reserved
 from minbert.reporting import terminal
-from minbert.training import runtime
+from minbert.training import processes, runtime
 
 comparing = partial(terminal.track, description="comparing the vectors")
 
@@ -125,6 +126,9 @@ def answers(
 ) -> Iterator[str]:
     """Write all files, then yield the texts to print. log: receives the notes."""
     runtime.settle_memory()
+    # Of several processes the first one has read the sentences. All encode them.
+    processes.join_helpers(request.device)
+    sentences = processes.from_first(lambda: sentences)
     embedder, notes = open_embedder(
         request.model,
         request.pooling,
@@ -135,10 +139,15 @@ def answers(
     )
     log("\n".join(notes))
 
+    if processes.count() > 1:
+        embedder = replace(embedder, shares_batches=True)
+        processes.check_agreement(embedder.identity())
+
     # The export needs no sentences.
-    if request.export is not None:
+    if request.export is not None and processes.number() == 0:
         write_export(request.export, request, embedder, log)
     if not sentences:
+        processes.leave()
         return
 
     # A bad query is refused before the sentences are encoded, which may take long.
@@ -148,6 +157,7 @@ def answers(
         query = Query(vector, num_cut > 0, embedder.max_length)
     terminal.doing("reading the sentences")
     vectors = compute_vectors(request, embedder, sentences, log)
+    processes.leave()  # of several processes the first one goes on alone
 
     # Files first: whoever stops the printing keeps them.
     if request.out is not None:

@@ -34,8 +34,8 @@ from contrastive.quality.untrained_vectors import (
     vector_functions,
     whiten,
 )
-from contrastive.zero_shot import alignment, correlations, embed, encode, uniformity
-from data.batching import EncodedExamples
+from contrastive.zero_shot import SHOW_PROGRESS, alignment, correlations, embed, encode, uniformity
+from data.batching import EncodedExamples, sorted_batches
 from data.sentence_sets import SentenceSet
 from minbert.bert import BertOutput
 
@@ -171,9 +171,8 @@ def _encode_set(
         return tensors
 
     with_states = with_baselines or with_layers
-    return encode(
-        embedder.encoder, rows, read, embedder.precision, embedder.batch_size, with_states
-    )
+    batches = SHOW_PROGRESS(sorted_batches(rows.lengths, embedder.batch_size))
+    return encode(embedder.encoder, rows, read, embedder.precision, batches, with_states)
 
 
 def _sentence_vectors(

@@ -14,7 +14,7 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
@@ -164,9 +164,26 @@ def refuse_processes() -> None:
         os._exit(DONE)
     raise ValueError(
         f"torchrun started {count} processes, and this command works in one. Start it with "
-        f"{this_python()} in the place of torchrun. Several processes only train: run_multitask.py "
-        "and minbert.pretraining."
+        f"{this_python()} in the place of torchrun. Several processes can share the work of "
+        "run_multitask.py, minbert.pretraining, contrastive.embed and multitask.predict."
     )
+
+
+@contextmanager
+def first_speaks() -> Iterator[None]:
+    """Within it only the first of several processes says what is wrong with a command line.
+
+    The others end without a word and with code 0. torchrun ends all processes where one of them
+    fails, so another code could end the first one before it has spoken.
+    """
+    if os.environ.get("WORLD_SIZE", "1") == "1" or os.environ.get("RANK", "0") == "0":
+        yield
+        return
+    with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere), redirect_stderr(nowhere):
+        try:
+            yield
+        except (SystemExit, ValueError, OSError):
+            os._exit(DONE)
 
 
 @dataclass

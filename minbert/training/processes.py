@@ -1,9 +1,12 @@
-"""Several processes train one model: `torchrun --nproc_per_node N run_multitask.py ...`.
+"""Several processes do one job: `torchrun --nproc_per_node N run_multitask.py ...`.
 
 Every process goes through the same steps with the same weights and the same random numbers. Of a
 batch each process encodes its own rows. A stage's loss is then a share: the shares of all processes
 add up to the loss of the batch. So the sum of their gradients is the gradient that one process
 alone would have. Only the first process predicts, scores and writes.
+
+`contrastive.embed` and `multitask.predict` train nothing. There the processes share the batches,
+and the first one writes what all have computed.
 
 Without torchrun there is one process, and every function here does nothing.
 """
@@ -40,6 +43,18 @@ class OwnRows(NamedTuple):
     share: float  # of the batch, 0 to 1
 
 
+class OwnBatches(NamedTuple):
+    """The batches of a table that one process computes."""
+
+    batches: list[list[int]]  # numbers of the rows of each
+    is_counted: bool  # whether no other process has them
+
+    @property
+    def rows(self) -> list[int]:
+        """The numbers of the rows of all batches, in growing order."""
+        return sorted(row for batch in self.batches for row in batch)
+
+
 def num_started() -> int:
     """How many processes torchrun has started; 1 without it."""
     return int(os.environ.get("WORLD_SIZE", "1"))
@@ -68,6 +83,18 @@ def join(device: str) -> None:
     if number() != 0:
         silence = os.open(os.devnull, os.O_WRONLY)
         os.dup2(silence, sys.stdout.fileno())
+
+
+def join_helpers(device: str) -> None:
+    """`join` for a command in which the processes exchange only vectors on the CPU, by gloo.
+
+    device: that of the command line. Each process takes a GPU of its own where there is one.
+    """
+    if num_started() == 1:
+        return
+    if device != "cpu" and torch.cuda.is_available():
+        take_gpu(int(os.environ["LOCAL_RANK"]))
+    join("cpu")
 
 
 def take_gpu(local_number: int) -> None:
@@ -145,6 +172,28 @@ def add(tensor: Tensor) -> Tensor:
         with _together():
             dist.all_reduce(tensor)
     return tensor
+
+
+def share_out(batches: list[list[int]]) -> OwnBatches:
+    """The batches that this process computes. All processes together have each batch once.
+
+    batches: the numbers of their rows, the same in all processes. With fewer batches than
+    processes, a process without any takes the first one, and its rows do not count.
+    """
+    own = batches[number() :: count()]
+    return OwnBatches(own or batches[:1], is_counted=bool(own))
+
+
+def join_rows(own: OwnBatches, values: Tensor, num_rows: int) -> Tensor:
+    """The values (num_rows, ...) of all rows, from those that each process has computed.
+
+    values: float32 on the CPU, for each row of the own batches, in the order of their numbers.
+    All bits stay as they are: whole numbers are added, as a sum of floats makes 0.0 of -0.0.
+    """
+    whole = values.new_zeros(num_rows, *values.shape[1:])
+    if own.is_counted:
+        whole[own.rows] = values
+    return add(whole.view(torch.int32)).view(torch.float32)
 
 
 def any_of(is_true: bool) -> bool:

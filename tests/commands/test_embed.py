@@ -448,7 +448,7 @@ def test_ctrl_c(command, tmp_path, monkeypatch):
     def stop(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("contrastive.embedder.embed", stop)
+    monkeypatch.setattr("contrastive.embedder.encode", stop)
     code, out, err = command("--out", tmp_path / "vectors.npy", "--nearest", 1)
     assert code == 130
     assert not out

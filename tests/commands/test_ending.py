@@ -540,14 +540,17 @@ def test_it_loads_nothing_heavy(name):
 
 
 @pytest.mark.parametrize("command", LIGHT)
-def test_torchrun_starts_only_commands_that_train_in_several_processes(command, tmp_path):
+def test_torchrun_starts_only_commands_that_share_their_work(command, tmp_path):
     """The others would all do the whole work, and write the same files."""
     main = importlib.import_module(f"{command}.__main__" if is_package(command) else command).main
     if command == "minbert.pretraining" or not hasattr(main, "__wrapped__"):
         pytest.skip("it trains, or starts other commands")
     first, second = forked(tmp_path, [lambda: main(["--no-such-flag"])] * 2)
     assert (first.code, second.code, second.text) == (2, 0, "")
-    assert "torchrun started 2 processes, and this command works in one" in first.text
+    expected = "torchrun started 2 processes, and this command works in one"
+    if command in ("contrastive.embed", "multitask.predict"):
+        expected = "unknown flag --no-such-flag"
+    assert expected in first.text
     assert first.text.count("\n") == 1
 
 

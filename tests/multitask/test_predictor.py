@@ -12,6 +12,7 @@ import multitask
 from multitask import Predictor
 from multitask.probabilities import decode, probabilities
 from multitask.saved_run import open_run
+from tests.toy_ranks import in_ranks
 
 
 @pytest.fixture(scope="module")
@@ -54,6 +55,20 @@ def test_the_size_of_a_batch_changes_nothing(run):
     one_by_one = Predictor(run.folder, "sst", batch_size=1, precision="fp32").predict_proba(rows)
     together = Predictor(run.folder, "sst", precision="fp32").predict_proba(rows)
     np.testing.assert_allclose(one_by_one, together, atol=1e-5)
+
+
+@pytest.mark.parametrize("task", ["sst", "para", "sts"])
+def test_two_processes_share_the_rows_and_answer_as_one(run, task, monkeypatch):
+    examples = run.tables[task]["dev"].examples[:7]
+    predictors = [Predictor(run.folder, task, batch_size=2) for _ in range(3)]
+    spec = run.tasks[task]
+
+    def act(number: int) -> np.ndarray:
+        return predictors[number].votes(spec, examples, print, shares_batches=True)
+
+    expected = predictors[2].votes(spec, examples, print)
+    for votes in in_ranks(monkeypatch, 2, act):
+        assert votes.tobytes() == expected.tobytes()
 
 
 def test_an_only_task_for_such_rows_needs_no_name(run):

@@ -22,6 +22,7 @@ from contrastive.registry import METHODS
 from minbert.training import processes
 from minbert.training.code_version import ROOT
 from minbert.training.processes import OwnRows
+from tests.toy_ranks import in_ranks
 from tests.toy_text import LINES
 
 STAGES = (
@@ -227,6 +228,37 @@ def test_pretraining_in_two_processes_is_stopped_and_ends(tmp_path):
     record = json.loads((tmp_path / "stopped" / "run.json").read_text())
     assert record["machine"]["processes"] == 2 and record["tokens"] == 3840
     assert len(record["history"]) == 40 and (tmp_path / "stopped" / "model.safetensors").is_file()
+
+
+def test_two_processes_embed_what_one_embeds(tmp_path):
+    """Seven sentences in batches of two. The first process reads standard input, and writes."""
+    command = ["-m", "contrastive.embed", "minbert-mini", "--lines", "--batch-size", "2"]
+    content = "\n".join(line[: 5 * place] for place, line in enumerate(LINES[:7], start=1))
+    stored = []
+    for start in ([sys.executable], TORCHRUN):
+        path = tmp_path / f"{len(start)}.npy"
+        line = list(map(str, [*start, *command, "--out", path]))
+        result = subprocess.run(
+            line, cwd=ROOT, capture_output=True, text=True, timeout=300, input=content
+        )
+        assert result.returncode == 0, result.stderr[:6000]
+        assert result.stderr.count("vectors: ") == 1, "one process speaks"
+        stored.append(path.read_bytes())
+    assert stored[0] == stored[1]
+
+
+@pytest.mark.parametrize("count", [2, 5])
+def test_batches_are_shared_and_joined_to_the_bit(monkeypatch, count):
+    """Five processes have three batches: two of them have none of their own."""
+    batches = [[3, 1], [0, 4], [2]]
+    values = torch.tensor([[-0.0], [1e-45], [3.5], [-7.0], [1e38]])
+
+    def act(number: int) -> torch.Tensor:
+        own = processes.share_out(batches)
+        return processes.join_rows(own, values[own.rows], len(values))
+
+    for joined in in_ranks(monkeypatch, count, act):
+        assert torch.equal(joined.view(torch.int32), values.view(torch.int32))
 
 
 def test_alone_nothing_changes():
