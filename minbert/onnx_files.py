@@ -13,9 +13,12 @@ import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import tokenizers
 import torch
 from torch import Tensor, nn
 
+from minbert import BertTokenizer
+from minbert.commands.files import write_text
 from minbert.commands.optional import ONNX_PACKAGES
 
 # The largest difference between onnxruntime and torch that rounding in float32 explains.
@@ -67,6 +70,18 @@ def write_onnx(
     assert program is not None, "without a path the exporter returns the program"
     path.parent.mkdir(parents=True, exist_ok=True)
     program.save(str(path))
+
+
+def write_tokenizer(tokenizer: BertTokenizer, max_length: int, path: Path) -> None:
+    """Write a tokenizer.json that cuts and pads rows as the model expects them.
+
+    tokenizers.Tokenizer.from_file opens it, so a graph needs neither our code nor transformers.
+    The file cannot hold `splits_special_tokens`: set encode_special_tokens after opening.
+    """
+    backend = tokenizers.Tokenizer.from_str(tokenizer.backend.to_str())
+    backend.enable_truncation(max_length, direction=tokenizer.truncation_side)
+    backend.enable_padding(pad_id=tokenizer.pad_token_id, pad_token=tokenizer.pad_token)
+    write_text(path, backend.to_str(pretty=True))
 
 
 @torch.no_grad()

@@ -262,13 +262,18 @@ class BertTokenizer:
         """Whether a text that holds the name of a special token, such as [SEP], is plain text."""
         return self._setting("split_special_tokens")
 
+    @property
+    def truncation_side(self) -> str:
+        """The side from which rows lose tokens: "right" or "left"."""
+        return self._setting("truncation_side")
+
     @cached_property
     def fingerprint(self) -> str:
         """SHA-256 of everything that the token ids of a text depend on."""
         identity: list[Any] = [tokenizers.__version__, self.settings, self.vocabulary]
         if self.definition is not None:
             identity.append(self.definition)
-        if self._setting("truncation_side") == "left":
+        if self.truncation_side == "left":
             identity.append("truncated on the left")
         if self.splits_special_tokens:
             identity.append("split_special_tokens")
@@ -417,8 +422,9 @@ class BertTokenizer:
         if strategy == "do_not_truncate" or max_length is None:
             self.backend.no_truncation()
             return
-        direction = self._setting("truncation_side")
-        self.backend.enable_truncation(max_length, strategy=strategy, direction=direction)
+        self.backend.enable_truncation(
+            max_length, strategy=strategy, direction=self.truncation_side
+        )
 
     def _encode_rows(
         self, rows: list[Row], add_special_tokens: bool, max_length: int | None

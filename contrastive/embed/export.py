@@ -20,6 +20,7 @@ from minbert.sentence_modules import DenseLayer, write_modules
 
 # Where sentence-transformers looks for a graph.
 GRAPH = "onnx/model.onnx"
+TOKENIZER = "onnx/tokenizer.json"  # for tokenizers.Tokenizer.from_file
 
 
 def export(
@@ -67,9 +68,9 @@ class SentenceGraph(nn.Module):
 
 
 def export_graph(embedder: Embedder, folder: Path, is_normalised: bool) -> float:
-    """Write GRAPH into an exported folder.
+    """Write GRAPH and TOKENIZER into an exported folder.
 
-    Its outputs are last_hidden_state and sentence_embedding.
+    The outputs of the graph are last_hidden_state and sentence_embedding.
 
     Returns the largest difference from torch. Raises ValueError where it is too large.
     """
@@ -85,6 +86,8 @@ def export_graph(embedder: Embedder, folder: Path, is_normalised: bool) -> float
         batches.append(inputs)
     graph = SentenceGraph(encoder.cpu(), embedder.pooling, is_normalised).eval()
     path = folder / GRAPH
+    (folder / TOKENIZER).parent.mkdir()
+    onnx_files.write_tokenizer(tokenizer, embedder.max_length, folder / TOKENIZER)
     try:
         onnx_files.write_onnx(graph, batches[0], ["last_hidden_state", "sentence_embedding"], path)
         return onnx_files.largest_difference(graph, batches, path)

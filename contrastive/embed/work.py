@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from contrastive.embed.export import GRAPH, export, export_graph
+from contrastive.embed.export import GRAPH, TOKENIZER, export, export_graph
 from contrastive.embed.options import EmbedOptions
 from contrastive.embed.sentences import Sentence
 from contrastive.embed.stored_vectors import read_vectors, record_of, write_vectors
@@ -119,6 +119,9 @@ def write_export(
     log(f"export: {folder}")
     if request.onnx:
         log(f"graph: {folder / GRAPH}, largest difference from torch {difference:.1e}")
+        log(f"its tokenizer, which needs no transformers: {folder / TOKENIZER}")
+        if embedder.tokenizer.splits_special_tokens:
+            log("this file cannot hold one setting: set tokenizer.encode_special_tokens = True")
 
 
 def answers(

@@ -1,5 +1,7 @@
 """A task's head and its encoder as an ONNX graph. It holds any pooling, pair encoding and head.
 
+The folder also holds predict.py, a copy of onnx_predictor.py, which needs no torch.
+
 R rows (B, or 2B where a pair has two rows), T tokens, B examples, C classes.
 """
 
@@ -12,13 +14,14 @@ import torch
 from torch import Tensor, nn
 
 from data.batching import Batch
-from minbert import onnx_files
-from minbert.commands.files import write_json
+from minbert import BertTokenizer, onnx_files
+from minbert.commands.files import write_json, write_text
 from multitask.export.classifier import as_columns, write_config
 from multitask.model import MultitaskBert
 from multitask.tasks import Task
 
 FILE_NAME = "model.onnx"
+SCRIPT = Path(__file__).parent / "onnx_predictor.py"
 
 # What each input of a graph is, for whoever calls it.
 MEANINGS = {
@@ -73,8 +76,20 @@ def inputs_of(model: MultitaskBert, task: Task, batch: Batch) -> dict[str, Tenso
     return inputs
 
 
-def write_graph(model: MultitaskBert, task: Task, folder: Path, batches: Sequence[Batch]) -> float:
-    """Write model.onnx, config.json and onnx.json, which describes inputs and outputs.
+def write_graph(
+    model: MultitaskBert,
+    task: Task,
+    tokenizer: BertTokenizer,
+    max_length: int,
+    folder: Path,
+    batches: Sequence[Batch],
+) -> float:
+    """Write all that a prediction needs without our code.
+
+    The files are model.onnx, config.json with the names of the classes, onnx.json, which describes
+    inputs and outputs, tokenizer.json and predict.py.
+
+    max_length: tokens of a row at most.
 
     batches: to check with, of different sizes and lengths. The largest one is the example from
         which the graph is made.
@@ -90,6 +105,8 @@ def write_graph(model: MultitaskBert, task: Task, folder: Path, batches: Sequenc
     difference = onnx_files.largest_difference(graph, tables, path)
 
     write_config(model.encoder.config, task, folder)
+    onnx_files.write_tokenizer(tokenizer, max_length, folder / "tokenizer.json")
+    write_text(folder / "predict.py", SCRIPT.read_text(encoding="utf-8"))
     rows = "(batch, tokens)"
     if rows_of_example == 2:
         order = "first sentences, then second ones"
@@ -102,6 +119,8 @@ def write_graph(model: MultitaskBert, task: Task, folder: Path, batches: Sequenc
             "inputs": {name: f"{MEANINGS[name]}, {rows}" for name in example},
             "outputs": {"logits": "float32, (batch, classes), or (batch, 1) for a number"},
             "pair_encoding": model.pair_encoding if task.is_pair else None,
+            "max_length": max_length,
+            "split_special_tokens": tokenizer.splits_special_tokens,
             "largest_difference": difference,
         },
     )

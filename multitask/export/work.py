@@ -46,7 +46,7 @@ def export(options: ExportOptions) -> list[str]:
 
     with new_folder(options.out) as beside:
         write_tokenizer(tokenizer, max_length, beside)
-        lines = write_model(model, task, options, max_length, beside, batches)
+        lines = write_model(model, task, tokenizer, options, max_length, beside, batches)
         lines += note_on_precision(record.options.training.precision)
     return lines
 
@@ -92,6 +92,7 @@ def batches_to_check(
 def write_model(
     model: MultitaskBert,
     task: Task,
+    tokenizer: BertTokenizer,
     options: ExportOptions,
     max_length: int,
     folder: Path,
@@ -101,8 +102,11 @@ def write_model(
     out = in_shell(options.out)
     checked = f"{sum(len(batch.ids) for batch in batches)} texts"
     if options.format == "onnx":
-        difference = write_graph(model, task, folder, batches)
-        how = f'onnxruntime.InferenceSession("{out}/{FILE_NAME}"), see {out}/onnx.json'
+        difference = write_graph(model, task, tokenizer, max_length, folder, batches)
+        how = (
+            f'onnxruntime.InferenceSession("{out}/{FILE_NAME}"), see {out}/onnx.json. Or predict '
+            f"with onnxruntime, tokenizers and numpy alone: python {out}/predict.py < rows.txt"
+        )
     elif choose_format(options.format, model, task) == "sentence-transformers":
         write_sentence_classifier(model, task, max_length, folder)
         difference = largest_difference_of_layers(model, task, folder, batches)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import importlib.util
+import io
 import json
 import re
 import runpy
 import shutil
+import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -18,6 +21,7 @@ from data.examples import Example
 from minbert import BertModel, BertTokenizer
 from minbert.commands.files import read_json
 from minbert.commands.optional import ONNX_PACKAGES
+from multitask import Predictor
 from multitask.export.__main__ import main
 from multitask.export.classifier import (
     as_columns,
@@ -342,8 +346,8 @@ def test_what_is_refused_leaves_nothing(finished, tmp_path, capsys, arguments, m
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.skipif(has_onnx, reason="the packages are installed")
-def test_missing_packages_are_named_before_any_work(finished, tmp_path, capsys):
+def test_missing_packages_are_named_before_any_work(finished, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     out = tmp_path / "out"
     assert export(finished / "mean", "--task", "sst", "--out", out, "--format", "onnx") == 2
     message = capsys.readouterr().err
@@ -366,50 +370,42 @@ def run_graph(folder, inputs):
     return torch.from_numpy(logits)
 
 
+@pytest.fixture(scope="module")
+def graph(finished, tmp_path_factory):
+    """The graph of SST of a run with mean pooling."""
+    out = tmp_path_factory.mktemp("graph") / "out"
+    assert export(finished / "mean", "--task", "sst", "--out", out, "--format", "onnx") == 0
+    return out
+
+
 @needs_onnx
-@pytest.mark.parametrize(("pooling", "name"), [("mean", "para"), ("cls", "sst")])
-def test_a_graph_of_a_run(finished, tmp_path, capsys, pooling, name):
-    out = tmp_path / "out"
-    assert export(finished / pooling, "--task", name, "--out", out, "--format", "onnx") == 0
-    assert "largest difference from the run's model" in capsys.readouterr().out
-    task = TASKS[name]
-    model = MultitaskBert.from_pretrained(finished / pooling / "model")
-    batch = make_batch(BertTokenizer.from_pretrained(out), task)
-    inputs = {
-        "input_ids": batch.input_ids,
-        "attention_mask": batch.attention_mask,
-        "token_type_ids": batch.token_type_ids,
-    }
-    logits = run_graph(out, inputs)
+def test_a_graph_of_a_run(finished, graph):
+    """It describes its inputs, and transformers' tokenizer gives them."""
+    model = MultitaskBert.from_pretrained(finished / "mean" / "model")
+    batch = make_batch(BertTokenizer.from_pretrained(graph), TASKS["sst"], max_length=20)
+    theirs = transformers.AutoTokenizer.from_pretrained(graph)
+    inputs = theirs(list(SENTENCES), padding=True, truncation=True, return_tensors="pt")
     with torch.no_grad():
-        ours = model(name, batch)
-    if name == "para":
-        assert torch.equal(logits[:, 0], torch.zeros(len(logits)))
-        logits = logits[:, 1]
-    torch.testing.assert_close(logits, ours, atol=1e-5, rtol=0)
-    described = json.loads((out / "onnx.json").read_text())
-    assert list(described["inputs"]) == list(inputs) and described["largest_difference"] < 1e-5
-    config = json.loads((out / "config.json").read_text())
-    assert list(config["id2label"].values()) == list(task.label_names)
+        ours = model("sst", batch)
+    torch.testing.assert_close(run_graph(graph, inputs), ours, atol=1e-5, rtol=0)
+    described = json.loads((graph / "onnx.json").read_text())
+    assert list(described["inputs"]) == ["input_ids", "attention_mask", "token_type_ids"]
+    assert described["largest_difference"] < 1e-5
 
 
 @needs_onnx
-def test_the_python_of_the_page_reads_a_graph(finished, tmp_path):
-    out = tmp_path / "out"
-    assert export(finished / "cls", "--task", "sst", "--out", out, "--format", "onnx") == 0
-    page = (Path(__file__).parents[2] / "docs" / "tasks.md").read_text(encoding="utf-8")
-    (code,) = [
-        block for block in re.findall(r"(?ms)^```python\n(.*?)^```", page) if "onnx" in block
-    ]
-    (tmp_path / "snippet.py").write_text(code.replace("sentiment-onnx", str(out)))
-    logits = runpy.run_path(str(tmp_path / "snippet.py"))["logits"]
-    model = MultitaskBert.from_pretrained(finished / "cls" / "model")
+def test_the_python_of_the_page_reads_a_graph(finished, graph, tmp_path):
+    page = (Path(__file__).parents[2] / "docs" / "serving.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"(?ms)^```python\n(.*?)^```", page)
+    (code,) = [block for block in blocks if "import onnxruntime" in block]
+    (tmp_path / "snippet.py").write_text(code.replace("runs/sentiment", str(graph)))
+    names = runpy.run_path(str(tmp_path / "snippet.py"))
     texts = ["A fine film.", "It was in no way amusing."]
-    examples = [Example(text, text, None, None) for text in texts]
-    rows = EncodedExamples(examples, BertTokenizer.from_pretrained(out))
-    with torch.no_grad():
-        expected = model("sst", rows.batch([0, 1]))
-    torch.testing.assert_close(torch.from_numpy(logits), expected, atol=1e-5, rtol=0)
+    expected = Predictor(finished / "mean", "sst", precision="fp32")
+    assert names["classes"] == expected.predict(texts).tolist()
+    weights = np.exp(names["logits"])
+    shares = weights / weights.sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(shares, expected.predict_proba(texts), atol=1e-5)
 
 
 @needs_onnx
@@ -417,27 +413,64 @@ def test_the_python_of_the_page_reads_a_graph(finished, tmp_path):
     ("family", "pooling", "heads", "name"),
     [
         ("roberta", "mean", {"pair_encoding": "cross"}, "sts"),
-        ("distilbert", "mean", {"pair_encoding": "cross"}, "para"),
-        ("bert", "mean", {"pair_encoding": "bi", "head": "cosine"}, "sts"),
-        ("xlm-roberta", "cls", {"pair_encoding": "dual", "head": "dpha"}, "sts"),
+        ("distilbert", "pooler", {"pair_encoding": "cross"}, "para"),
+        ("bert", "mean", {"pair_encoding": "bi", "head": "mlp"}, "sts"),
+        ("xlm-roberta", "cls", {"pair_encoding": "dual", "head": "dpha"}, "para"),
     ],
 )
 def test_graphs_of_other_heads_and_families(tmp_path, family, pooling, heads, name):
-    from multitask.export.graph import inputs_of, write_graph
+    """predict.py cuts, pads and arranges the rows of a graph as our own code does."""
+    from multitask.export.graph import write_graph
+    from multitask.export.onnx_predictor import OnnxPredictor
 
     make_model(family, tmp_path / "start")
     tokenizer = BertTokenizer.from_pretrained(tmp_path / "start")
     model = make_task_model(tmp_path / "start", pooling, **heads)
     task = TASKS[name]
-    batch = make_batch(tokenizer, task, heads["pair_encoding"])
-    (tmp_path / "out").mkdir()
-    assert write_graph(model, task, tmp_path / "out", [batch, batch.part([2])]) < 1e-5
-    some = batch.part([1, 4, 0])
-    logits = run_graph(tmp_path / "out", inputs_of(model, task, some))
+    # Some rows have more than 16 tokens.
+    batch = make_batch(tokenizer, task, heads["pair_encoding"], max_length=16)
+    out = tmp_path / "out"
+    out.mkdir()
+    assert write_graph(model, task, tokenizer, 16, out, [batch, batch.part([2])]) < 1e-5
     with torch.no_grad():
-        ours = model(name, some)
-    theirs = logits[:, 1] if name == "para" else logits[:, 0]
-    torch.testing.assert_close(theirs, ours, atol=1e-5, rtol=0)
+        ours = as_columns(model(name, batch), task)
+
+    predictor = OnnxPredictor(out, batch_size=3)
+    pairs = list(zip(SENTENCES, SENTENCES[::-1], strict=True))
+    with pytest.warns(UserWarning, match="rows were cut to 16 tokens") as caught:
+        logits = torch.from_numpy(predictor.logits(pairs))
+    assert len(caught) == 1
+    torch.testing.assert_close(logits, ours, atol=1e-5, rtol=0)
+    assert ours.std() > 0.001, "equal because constant"
+
+
+@needs_onnx
+def test_the_script_beside_a_graph_predicts_without_torch(finished, graph, monkeypatch, capsys):
+    """It imports nothing but three packages, and answers as the run does."""
+    imported = set(re.findall(r"(?m)^(?:import|from) (\w+)", (graph / "predict.py").read_text()))
+    assert imported - sys.stdlib_module_names == {"numpy", "onnxruntime", "tokenizers"}
+
+    names = runpy.run_path(str(graph / "predict.py"))
+    predictor = names["OnnxPredictor"]()
+    expected = Predictor(finished / "mean", "sst", precision="fp32")
+    texts = ["a man is in the hotel", "a girl", ""]
+    assert predictor.label_names == expected.label_names
+    assert predictor.predict(texts).tolist() == expected.predict(texts).tolist()
+    shares = predictor.predict_proba(texts)
+    np.testing.assert_allclose(shares, expected.predict_proba(texts), atol=1e-5)
+    assert predictor.predict_proba([]).shape == (0, 5)
+    for rows, message in (("a text", "pass a list"), ([("a", "b")], "expected is a str")):
+        with pytest.raises(ValueError, match=message):
+            predictor.predict(rows)
+
+    monkeypatch.setattr("sys.stdin", io.StringIO("a girl\n\n"))
+    runpy.run_path(str(graph / "predict.py"), run_name="__main__")
+    lines = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
+    assert [cells[::2] for cells in lines] == [
+        [str(answer), text]
+        for answer, text in zip(expected.predict(texts[1:]), texts[1:], strict=True)
+    ]
+    assert [cells[1] for cells in lines] == [f"{share:.2f}" for share in shares.max(axis=1)[1:]]
 
 
 @needs_onnx

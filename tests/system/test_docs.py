@@ -237,7 +237,7 @@ def fault_of(words: list[str]) -> str | None:
             return fault_of_other(module, rest)
         target = file_of(module)
     if target not in sources():
-        return None if target.startswith("-") else f"there is no file {target}"
+        return None if target.startswith(("-", *MADE_BY_COMMANDS)) else f"there is no file {target}"
     if target == "run_multitask.py":
         return fault_of_run(rest)
     # The flags of a command may stand in another file of its package.

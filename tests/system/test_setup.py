@@ -148,7 +148,7 @@ def test_python_without_venv(sandbox):
 
 def test_full_disk(sandbox):
     sandbox.fake_df(free_mb=700)
-    expect_refusal(sandbox.run(), "700 MB are free", "2100 MB are needed", str(sandbox.clone))
+    expect_refusal(sandbox.run(), "700 MB are free", "2250 MB are needed", str(sandbox.clone))
     assert not sandbox.installed(), "with a full disk nothing may be started"
 
 
