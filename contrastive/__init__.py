@@ -16,6 +16,7 @@ In reading order:
     zero_shot.py    how good sentence vectors are without training on labels
     sentence_folder.py  the modules of a folder that sentence-transformers wrote
     embedder.py     sentences to vectors, and the search for the nearest ones
+    train/          command: train one stage alone
     embed/          command: use the vectors of a model
     quality/        command: measure the vectors of a model
 """

@@ -7,7 +7,8 @@ N examples, H hidden.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -17,13 +18,17 @@ from threadpoolctl import threadpool_limits
 from torch import Tensor, nn
 
 from contrastive.presets import NUM_NEGATIVES
-from data.batching import length_grouped_batches
+from contrastive.registry import Settings
+from data.batching import WINDOW, length_grouped_batches
 from minbert.pretraining.packing import SEED_STRIDE
 from minbert.training.job import Step, TaskBatch
 
 SMALLEST_GROUP = 3  # examples of a group of neighbours ([BSC] section 3)
 LARGEST_GROUP = 8
 BATCHES_PER_CLUSTER = 10
+
+# The number of an epoch and a generator -> the steps of that epoch.
+Plan = Callable[[int, torch.Generator], list[Step]]
 
 # --- contrastive tension --------------------------------------------------------------------------
 
@@ -63,6 +68,37 @@ def tension_plan(
     return steps
 
 
+# --- the number of steps, and the lengths in a batch ----------------------------------------------
+
+
+class Schedule(NamedTuple):
+    """How many epochs a stage has, and the steps of each."""
+
+    epochs: int
+    plan: Plan
+
+
+def end_after(plan: Plan, num_steps: int) -> Schedule:
+    """The schedule of a stage that ends after `num_steps`, wherever that is in its last epoch.
+
+    Every epoch of the plan has as many steps as its first one.
+    """
+    in_epoch = len(plan(0, torch.Generator().manual_seed(0)))
+    num_epochs = math.ceil(num_steps / in_epoch)
+    in_last = num_steps - (num_epochs - 1) * in_epoch
+
+    def ending(epoch: int, generator: torch.Generator) -> list[Step]:
+        steps = plan(epoch, generator)
+        return steps[:in_last] if epoch == num_epochs - 1 else steps
+
+    return Schedule(num_epochs, ending)
+
+
+def window_of(settings: Settings) -> int:
+    """The number of batches whose rows are sorted by length together. 1: a batch has any rows."""
+    return WINDOW if settings.batches == "similar" else 1
+
+
 # --- the sentences of tasks: shuffled, or task after task -----------------------------------------
 
 
@@ -93,16 +129,18 @@ def text_plan(
     lengths: np.ndarray,
     batch_size: int,
     generator: torch.Generator,
+    window: int = WINDOW,
 ) -> list[Step]:
     """The steps of one epoch that goes through the groups of rows, one after the other.
 
     Inside a group, batches have rows of similar length (data/batching.py). No batch has rows of two
-    groups. name: of the rows in a step. lengths: (N,), the tokens of each row.
+    groups. name: of the rows in a step. lengths: (N,), the tokens of each row. window: batches
+    whose rows are sorted by length together.
     """
     steps: list[Step] = []
     for group in groups:
         rows = np.asarray(group, dtype=int)
-        for batch in length_grouped_batches(lengths[rows], batch_size, generator):
+        for batch in length_grouped_batches(lengths[rows], batch_size, generator, window):
             steps.append([TaskBatch(name, rows[batch].tolist())])
     return steps
 

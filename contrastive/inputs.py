@@ -14,7 +14,13 @@ from typing import NamedTuple
 import torch
 
 from contrastive import sentences
-from contrastive.batch_order import Shuffle, draw_shares, tension_plan, text_plan
+from contrastive.batch_order import (
+    Shuffle,
+    draw_shares,
+    tension_plan,
+    text_plan,
+    window_of,
+)
 from contrastive.embedder import open_embedder
 from contrastive.options import (
     BscOptions,
@@ -71,6 +77,7 @@ class Source(NamedTuple):
     tokenizer: BertTokenizer
     training: TrainingOptions  # seed, device and precision of the run
     hidden_size: int  # of the encoder that is trained
+    triplets: Sequence[tuple[str, ...]] = ()  # in place of the file of --nli
 
     def encode(self, examples: Iterable[Example], pair_encoding: str = "cross") -> EncodedExamples:
         """Token ids of examples, cut to the method's maximum length."""
@@ -147,12 +154,15 @@ def all_sentences(source: Source) -> Inputs:
     rows = source.sentences(tasks, settings.sentences)
     rows_of = source.rows_by_task(rows, tasks)
     shares = numbers_by_task(settings.text_shares)
+    window = window_of(settings)
 
     def plan(epoch: int, generator: torch.Generator) -> list[Step]:
         groups = list(draw_shares(rows_of, shares, generator).values())
         if is_shuffled:
             groups = [list(chain.from_iterable(groups))]
-        return text_plan(source.method, groups, rows.lengths, settings.batch_size, generator)
+        return text_plan(
+            source.method, groups, rows.lengths, settings.batch_size, generator, window
+        )
 
     return Inputs({source.method: rows}, plan, text=describe_text(rows_of, shares, is_shuffled))
 
@@ -169,8 +179,10 @@ def paraphrase_pairs(source: Source) -> Inputs:
 
 
 def nli_triplets(source: Source) -> Inputs:
-    """simcse-nli: the triplets of --nli."""
-    triplets = sentences.read_triplets(source.method_options[NliOptions].nli)
+    """simcse-nli: the triplets of --nli, or those of the source."""
+    triplets = [sentences.Triplet(*texts) for texts in source.triplets]
+    if not triplets:
+        triplets = sentences.read_triplets(source.method_options[NliOptions].nli)
     encoded = sentences.EncodedTriplets(triplets, source.tokenizer, source.settings.max_length)
     return in_turn({source.method: encoded}, source.settings)
 
@@ -297,13 +309,14 @@ def in_turn(
     rows: Mapping[str, EncodedRows],
     settings: Settings,
     shuffle: Shuffle | None = None,
-    window: int = WINDOW,
+    window: int | None = None,
 ) -> Inputs:
     """An epoch that passes once over the rows of each name, one name after the other.
 
-    Batches have rows of similar length within windows of `window` batches (1: of any length), or
-    the order of the shuffle where that has one for the epoch.
+    Batches have rows of similar length within windows of `window` batches (1: of any length, None:
+    as the settings say), or the order of the shuffle where that has one for the epoch.
     """
+    num_sorted = window_of(settings) if window is None else window
 
     def plan(epoch: int, generator: torch.Generator) -> list[Step]:
         # Without an order for this epoch, such as in the first one, batches go by length.
@@ -311,7 +324,7 @@ def in_turn(
         steps: list[Step] = []
         for name, encoded in rows.items():
             batches = ordered or length_grouped_batches(
-                encoded.lengths, settings.batch_size, generator, window
+                encoded.lengths, settings.batch_size, generator, num_sorted
             )
             steps += [[TaskBatch(name, batch)] for batch in batches]
         return steps

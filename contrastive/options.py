@@ -17,6 +17,8 @@ from minbert.commands.options import (
     options_of,
 )
 
+RANDOM_WORDS = "random-words"  # in place of a file: text that is drawn from the vocabulary
+
 
 @dataclass(frozen=True)
 class SupervisedOptions(OptionGroup):
@@ -51,7 +53,8 @@ class NliOptions(OptionGroup):
     nli: str = flag(
         NONE,
         "The file of triplets, which this stage needs: a table with the columns premise, "
-        "entailment, contradiction, or sent0, sent1, hard_neg, or anchor, positive, negative.",
+        "entailment, contradiction, or sent0, sent1, hard_neg, or anchor, positive, negative. In "
+        "labelled pairs (premise, hypothesis, label, as in SNLI and MNLI) the triplets are found.",
         is_file=True,
     )
     hard_negative_weight: float = flag(
@@ -110,6 +113,21 @@ class TensionOptions(OptionGroup):
         NONE,
         "The text to read: a text file with a sentence or paragraph per line, or random-words "
         "(sequences drawn from the vocabulary). none: the tasks' training sentences.",
+    )
+
+
+@dataclass(frozen=True)
+class CopyOptions(OptionGroup):
+    """Which of two trained copies a stage gives back (ct and ct-in-batch)."""
+
+    ct_copy: str = flag(
+        "better",
+        "Which of the two trained encoders is the result of ct and ct-in-batch.\n"
+        "- better: by zero-shot STS. Without pairs that measure the stage it is the first one.\n"
+        "- worse: the other one, which the paper reports\n"
+        "- first, second: always this one\n"
+        "- mean: one encoder with the mean of their weights",
+        choices=("better", "worse", "first", "second", "mean"),
     )
 
 
@@ -203,6 +221,9 @@ class ContrastiveOptions(OptionGroup):
         high=MOST_EPOCHS,
         is_common=True,
     )
+    contrastive_steps: int | str = flag(
+        AUTO, "Number of steps of a contrastive stage, in place of its epochs.", low=1
+    )
     contrastive_batch_size: int | str = flag(
         AUTO, "Number of sentences or pairs in a batch.", low=2, is_common=True
     )
@@ -214,6 +235,13 @@ class ContrastiveOptions(OptionGroup):
         "Maximum number of the tasks' sentences that a stage reads, evenly spaced. 0: all of them. "
         "auto: all, and 1,000 of the bundled sample.",
         low=0,
+    )
+    contrastive_batches: str = flag(
+        AUTO,
+        "Which sentences or pairs share a batch.\n"
+        "- similar: those of similar length, which is faster\n"
+        "- random: any",
+        choices=(AUTO, "similar", "random"),
     )
     contrastive_text_order: str = flag(
         AUTO,
@@ -295,7 +323,7 @@ class ContrastiveOptions(OptionGroup):
             self.of_method[TensionOptions].ct_corpus,
             self.of_method[DistillOptions].teacher_text,
         ]
-        return [path for path in paths if path not in (NONE, "random-words")]
+        return [path for path in paths if path not in (NONE, RANDOM_WORDS)]
 
     def check_text(self, tasks: Sequence[str]) -> None:
         """Refuse an order or shares of the text that do not fit the tasks of the run.
@@ -325,6 +353,11 @@ class ContrastiveOptions(OptionGroup):
             raise ValueError(
                 f"--contrastive_patience {self.contrastive_patience} has no effect with "
                 "--contrastive_keep last, which trains to the last step. Drop one of the two."
+            )
+        if AUTO not in (self.contrastive_steps, self.contrastive_epochs):
+            raise ValueError(
+                f"--contrastive_steps {self.contrastive_steps} and --contrastive_epochs "
+                f"{self.contrastive_epochs} both say when a stage ends. Drop one of the two."
             )
         # Similar pairs are found before each epoch but the first.
         shuffle = self.of_method[BscOptions].bsc_shuffle

@@ -16,6 +16,7 @@ from typing import Any
 from contrastive.options import (
     BscOptions,
     ContrastiveOptions,
+    CopyOptions,
     DistillOptions,
     MnrOptions,
     NegativesOptions,
@@ -44,8 +45,9 @@ READ_IN_FUSION = ("temperature", "projection", "chunk")  # the steps are those o
 
 
 def without_temperature(method_options: MethodOptions) -> tuple[str, ...]:
-    """For bsc, whose trained temperature begins at 1."""
-    return () if method_options[BscOptions].bsc_temperature_lr == NONE else ("temperature",)
+    """For bsc: a trained temperature begins at 1, and --bsc_shuffle says which pairs meet."""
+    is_fixed = method_options[BscOptions].bsc_temperature_lr == NONE
+    return ("batches",) if is_fixed else ("batches", "temperature")
 
 
 def preset_of_mnr(method_options: MethodOptions, preset: Settings) -> Settings:
@@ -145,8 +147,8 @@ METHODS["ct"] = MethodEntry(
         schedule="tension",
         warmup=0.0,
     ),
-    options=(TensionOptions, NegativesOptions),
-    unread=("temperature", "projection"),
+    options=(TensionOptions, NegativesOptions, CopyOptions),
+    unread=("temperature", "projection", "batches"),
     groups=BatchGroups(1 + NUM_NEGATIVES, f"a positive and its {NUM_NEGATIVES} negatives"),
 )
 METHODS["ct-in-batch"] = MethodEntry(
@@ -163,7 +165,7 @@ METHODS["ct-in-batch"] = MethodEntry(
         schedule="tension",
         warmup=0.0,
     ),
-    options=(TensionOptions,),
+    options=(TensionOptions, CopyOptions),
     unread=("projection",),
 )
 METHODS["sg"] = MethodEntry(
@@ -285,6 +287,7 @@ def described(
     left_out = {"source", *unread(method, options)}
     if not is_adamw:
         left_out.add("betas")
+    left_out.add("epochs" if settings.steps else "steps")
 
     # Everything that the method reads, in the order of its settings.
     values = {name: value for name, value in asdict(settings).items() if name not in left_out}

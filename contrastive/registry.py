@@ -58,6 +58,8 @@ class Settings:
     sentences: int = 0  # at most, of the tasks' sentences; 0: all
     text_order: str = SHUFFLED  # or tasks, such as "sst,para,sts": one after the other
     text_shares: str = NONE  # of a task's sentences in an epoch, such as "para=0.06"
+    steps: int = 0  # after which the stage ends, in place of `epochs`; 0: after these
+    batches: str = "similar"  # rows of similar length, or "random" ones
 
 
 class Vectors(NamedTuple):

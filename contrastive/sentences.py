@@ -13,29 +13,18 @@ from typing import NamedTuple
 import torch
 import torch.nn.functional as F
 
+from contrastive.options import RANDOM_WORDS
+from data import training_texts
 from data.batching import Batch, EncodedExamples
 from data.corpus import check_files, read_lines
 from data.examples import Example
-from data.tables.columns import Role, find_columns
-from data.tables.reader import read_table
 from data.token_cache import tokenize_once
 from minbert import BertTokenizer
 from minbert.commands.options import NONE
 
 POSITIVE_ABOVE = 0.6  # [BSC]: the sentences of an STS pair belong together if score / 5 is above
+RANDOM_LENGTHS = (20, 75)  # words of a random sequence ([CT] section 5.4)
 STS_SCALE = 5  # the highest score of an STS pair
-TRIPLET_ROLES = (
-    # The second names are those of the file of SimCSE's authors, and the third ones those of
-    # sentence-transformers.
-    Role("", ("premise", "sent0", "anchor")),
-    Role("", ("entailment", "sent1", "positive")),
-    Role("", ("contradiction", "hard_neg", "negative")),
-)
-TRIPLET_ADVICE = (
-    "A file of triplets has the columns premise, entailment and contradiction, or sent0, sent1 and "
-    "hard_neg, or anchor, positive and negative. Each row holds all three texts. Fix the file."
-)
-RANDOM_WORDS = "random-words"
 
 
 class Triplet(NamedTuple):
@@ -113,30 +102,14 @@ def labelled_pairs(
 
 
 def read_triplets(path: str | Path) -> list[Triplet]:
-    """The triplets of any table that data/tables/reader.py reads.
+    """The triplets of any table that data/training_texts.py reads.
 
     Its columns are premise, entailment and contradiction. SimCSE's authors call them sent0, sent1
-    and hard_neg, and sentence-transformers anchor, positive and negative. Further columns are not
-    read. ValueError names file and line where a column
-    or a text is missing.
+    and hard_neg, and sentence-transformers anchor, positive and negative. In a table of labelled
+    pairs (premise, hypothesis, label) the triplets are found. ValueError names file and line where
+    a column or a text is missing.
     """
-    table = read_table(path)
-    columns = find_columns(table, TRIPLET_ROLES, (None, None, None), TRIPLET_ADVICE)
-    names = [table.columns[column] for column in columns]
-    triplets = []
-    for row in table.rows:
-        fault = table.fault_of(row, columns)
-        if fault:
-            raise ValueError(f"{table.place(row)}: {fault}. Fix or remove the row.")
-        texts = [row.fields[column].strip() for column in columns]
-        if not all(texts):
-            raise ValueError(
-                f"{table.place(row)}: {', '.join(names)} are not all there. Fix or remove the row."
-            )
-        triplets.append(Triplet(*texts))
-    if not triplets:
-        raise ValueError(f"{path}: a header and no rows; expected is at least one. Fix the file.")
-    return triplets
+    return [Triplet(*texts) for texts in training_texts.read_triplets(path).rows]
 
 
 class EncodedTriplets:
@@ -246,4 +219,22 @@ def random_sequences(
         drawn = torch.randint(len(words), (length,), generator=generator).tolist()
         text = " ".join(words[index] for index in drawn)
         sequences.append(unlabelled("", text))
+    return sequences
+
+
+def draw_words(tokenizer: BertTokenizer, num_sequences: int, seed: int) -> list[Example]:
+    """Sequences of 20 to 75 words, drawn from the vocabulary ([CT] section 5.4).
+
+    All lengths are equally likely, and so are all words. Pieces of words are not drawn: beside
+    other words they would be read as other tokens.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    words = [token for token in tokenizer.vocabulary if token.isalpha()]
+    shortest, longest = RANDOM_LENGTHS
+    sequences = []
+    for number in range(num_sequences):
+        length = int(torch.randint(shortest, longest + 1, (), generator=generator))
+        drawn = torch.randint(len(words), (length,), generator=generator).tolist()
+        text = " ".join(words[index] for index in drawn)
+        sequences.append(unlabelled(f"random-{number}", text))
     return sequences

@@ -8,20 +8,28 @@ scores the encoder before, during and after.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from contrastive.batch_order import Schedule, end_after
 from contrastive.inputs import EncodedRows, Inputs, Source, collect
 from contrastive.methods import Method, SimCSE, build_method
-from contrastive.options import ContrastiveOptions, NliOptions, TensionOptions
+from contrastive.options import (
+    RANDOM_WORDS,
+    ContrastiveOptions,
+    CopyOptions,
+    NliOptions,
+    TensionOptions,
+)
 from contrastive.presets import RMSPROP, own_values, settings_of
 from contrastive.registry import METHODS, Settings
-from contrastive.sentences import RANDOM_WORDS, EncodedTriplets
+from contrastive.sentences import EncodedTriplets
 from contrastive.zero_shot import dev_labels, embed, sts_quality
 from data.batching import Batch, EncodedExamples
 from data.examples import Example
@@ -32,7 +40,14 @@ from minbert.optimizer import parameter_groups
 from minbert.training import processes
 from minbert.training.job import Job
 from minbert.training.options import TrainingOptions
-from minbert.training.stage import Place, Stage, code_of, shared_identity, stage_fingerprint
+from minbert.training.stage import (
+    Place,
+    Stage,
+    code_of,
+    no_copies,
+    shared_identity,
+    stage_fingerprint,
+)
 from minbert.training.starting_model import StartingModel
 
 EVALUATIONS = 4  # per epoch where a preset does not say
@@ -40,11 +55,16 @@ EVALUATIONS = 4  # per epoch where a preset does not say
 
 @dataclass(frozen=True)
 class StageText:
-    """The text of a stage: training examples by task, and the STS dev pairs that measure it."""
+    """The text of a stage: training examples by task, and the STS dev pairs that measure it.
+
+    Without dev pairs nothing is scored, and the encoder of the last step is kept.
+    """
 
     train: dict[str, Sequence[Example]]
     sts_dev: Sequence[Example]
     sts_max_length: int  # tokens, of the dev pairs
+    triplets: Sequence[tuple[str, ...]] = ()  # in place of the file of --nli
+    is_new: bool = False  # whether nobody has looked for words that the model does not know
 
 
 # --- model and optimizer --------------------------------------------------------------------------
@@ -109,11 +129,13 @@ def build_stage(
     start: StartingModel,
     text: StageText,
     place: Place,
+    keeps_copies: bool = False,
 ) -> Stage:
     """The stage that `method` names in --pretrain. It trains the encoder of `start` in place.
 
-    Zero-shot STS dev selects the best weights. ValueError where a file that the options name cannot
-    be used, or where the dev pairs cannot measure the stage.
+    Zero-shot STS dev selects the best weights. keeps_copies: where a method trains two copies of
+    the encoder, each gets a folder beside that of the result. ValueError where a file that the
+    options name cannot be used, or where the dev pairs cannot measure the stage.
     """
     # The rows to train on, and the pairs to measure with.
     encoder = start.encoder
@@ -121,12 +143,23 @@ def build_stage(
     hidden_size = encoder.config.hidden_size
     settings = settings_of(method, options, hidden_size, training.device)
     method_options = options.of_method
-    source = Source(method, method_options, settings, text.train, tokenizer, training, hidden_size)
-    inputs = collect(source)
-    dev_pairs = EncodedExamples(
-        list(text.sts_dev), tokenizer, text.sts_max_length, pair_encoding="bi"
+    source = Source(
+        method,
+        method_options,
+        settings,
+        text.train,
+        tokenizer,
+        training,
+        hidden_size,
+        text.triplets,
     )
-    dev_labels(dev_pairs)  # refuses unusable pairs before anything is trained
+    inputs = collect(source)
+    dev_pairs = None
+    if text.sts_dev:
+        dev_pairs = EncodedExamples(
+            list(text.sts_dev), tokenizer, text.sts_max_length, pair_encoding="bi"
+        )
+        dev_labels(dev_pairs)  # refuses unusable pairs before anything is trained
 
     # The model, and how the loop trains and scores it.
     model = build_model(method, options, settings, pooling, encoder, training)
@@ -139,7 +172,7 @@ def build_stage(
 
     # What decides the result: a finished encoder with the same fingerprint is used again.
     identity = contrastive.identity() | {"max_length": text.sts_max_length}
-    examples = (*inputs.examples, *dev_pairs.examples)
+    examples = (*inputs.examples, *(dev_pairs.examples if dev_pairs else ()))
     return Stage(
         job=contrastive.job(place.checkpoints),
         encoder=encoder,
@@ -150,23 +183,27 @@ def build_stage(
         folder=place.folder,
         fingerprint=stage_fingerprint(place.start, identity, examples),
         begin=model.begin,
-        close=contrastive.keep_better,
+        close=contrastive.keep_copy,
         projection=model.projection,
         settings=asdict(settings) | {"betas": list(settings.betas)},  # as JSON gives them back
-        notes=notes_on(inputs, source),
+        notes=notes_on(inputs, source, text),
         keeps_better=training.hand_on == "better" and not options.is_last,
+        copies=contrastive.copies if keeps_copies else no_copies,
         code=code_of("data", "contrastive"),
     )
 
 
-def notes_on(inputs: Inputs, source: Source) -> tuple[str, ...]:
+def notes_on(inputs: Inputs, source: Source, text: StageText) -> tuple[str, ...]:
     """Lines on the rows of a stage, and warnings of files that the tasks do not read."""
     notes = []
     corpus = source.method_options[TensionOptions].ct_corpus
     for name, rows in inputs.rows.items():
         notes.append(describe(source.method, name, rows, source.settings))
         warning = None
-        if isinstance(rows, EncodedTriplets):
+        if text.is_new:
+            encoded = rows.rows if isinstance(rows, EncodedTriplets) else rows
+            warning = encoded.warn_of_unknown("the text")
+        elif isinstance(rows, EncodedTriplets):
             warning = rows.rows.warn_of_unknown(source.method_options[NliOptions].nli)
         elif source.method in METHODS.readers("ct_corpus") and corpus not in (NONE, RANDOM_WORDS):
             warning = rows.warn_of_unknown(corpus)
@@ -187,7 +224,15 @@ class ContrastiveTraining:
     pooling: str
     model: Method
     inputs: Inputs
-    dev_pairs: EncodedExamples
+    dev_pairs: EncodedExamples | None
+
+    @cached_property
+    def schedule(self) -> Schedule:
+        """How many epochs the stage has, and the steps of each."""
+        settings = self.settings
+        if settings.steps:
+            return end_after(self.inputs.plan, settings.steps)
+        return Schedule(settings.epochs, self.inputs.plan)
 
     def job(self, folder: Path) -> Job:
         """The stage as the loop takes it. folder: of its checkpoints."""
@@ -195,26 +240,27 @@ class ContrastiveTraining:
         training = self.training
         model = self.model
         optimizer = build_optimizer(model, settings, training.weight_decay)
-        dev_tokens = int(self.dev_pairs.sizes.sum())
+        has_dev = self.dev_pairs is not None
+        dev_tokens = int(self.dev_pairs.sizes.sum()) if self.dev_pairs is not None else 0
         return Job(
             name=self.method,
             folder=folder,
             model=model,
             optimizer=optimizer,
-            plan=self.inputs.plan,
+            plan=self.schedule.plan,
             load=self.load,
             loss=self.loss,
             evaluate=self.scores,
-            score="spearman",
-            epochs=settings.epochs,
+            score="spearman" if has_dev else "",
+            epochs=self.schedule.epochs,
             device=torch.device(training.device),
             precision=training.precision,
             seed=training.seed,
             schedule=settings.schedule,
             warmup=settings.warmup,
             max_grad_norm=training.max_grad_norm,
-            keeps_last=settings.keep == "last",
-            patience=settings.patience,
+            keeps_last=settings.keep == "last" or not has_dev,
+            patience=settings.patience if has_dev else 0,
             save_every=training.save_every,
             evaluations_per_epoch=self.evaluations_per_epoch(),
             closing_tokens=self.tokens_of_shuffles(),
@@ -238,6 +284,8 @@ class ContrastiveTraining:
 
         Of two copies, the scores of the better one, and the Spearman of both.
         """
+        if self.dev_pairs is None:
+            return {}
         scores = {name: self.quality(copy) for name, copy in self.model.copies().items()}
         if len(scores) == 1:
             return scores["only"]
@@ -264,26 +312,39 @@ class ContrastiveTraining:
     # --- called by the stage ---
 
     def quality(self, encoder: BertModel | None = None) -> dict[str, float]:
-        """Zero-shot STS of an encoder, by default of the one that is trained."""
+        """Zero-shot STS of an encoder, by default of the one that is trained.
+
+        Without dev pairs there are no scores.
+        """
         measured = self.model.encoder if encoder is None else encoder
+        dev_pairs = self.dev_pairs
+        if dev_pairs is None:
+            return {}
         return processes.from_first(
-            lambda: sts_quality(measured, self.dev_pairs, self.pooling, self.training.precision)
+            lambda: sts_quality(measured, dev_pairs, self.pooling, self.training.precision)
         )
 
-    def keep_better(self) -> dict[str, float]:
-        """Put the better one of two copies into the encoder.
+    def copies(self) -> dict[str, BertModel]:
+        """The copies that were trained beside each other, by name; none for a single encoder."""
+        copies = self.model.copies()
+        return copies if len(copies) > 1 else {}
+
+    def keep_copy(self) -> dict[str, float]:
+        """Put the copy of --ct_copy into the encoder.
 
         Returns the Spearman of each copy, and the scale that was trained. [CT] reports the worse
         copy, so that the choice is no advantage. A user of the encoder takes the better one.
         """
         model = self.model
-        copies = model.copies()
+        copies = self.copies()
         outcome = {}
-        if len(copies) > 1:
+        if copies:
             # The copies are now those of the best step, so they are scored again.
-            spearman = {name: self.quality(copy)["spearman"] for name, copy in copies.items()}
-            better = max(spearman, key=spearman.__getitem__)
-            model.encoder.load_state_dict(copies[better].state_dict())
+            spearman = {}
+            if self.dev_pairs is not None:
+                spearman = {name: self.quality(copy)["spearman"] for name, copy in copies.items()}
+            chosen = self.options.of_method[CopyOptions].ct_copy
+            model.encoder.load_state_dict(chosen_weights(chosen, copies, spearman))
             outcome = {f"Spearman of the {name} copy": value for name, value in spearman.items()}
         if model.scale is not None:
             outcome["scale that learned"] = model.scale.item()
@@ -296,14 +357,14 @@ class ContrastiveTraining:
         if self.settings.evaluate_every == 0:
             return EVALUATIONS
         generator = torch.Generator().manual_seed(self.training.seed)
-        num_steps = len(self.inputs.plan(0, generator))
+        num_steps = len(self.schedule.plan(0, generator))
         return math.ceil(num_steps / self.settings.evaluate_every)
 
     def tokens_of_shuffles(self) -> int:
         """Tokens that all shuffles of BSC encode, for the cost estimate."""
         if self.inputs.shuffled is None:
             return 0
-        return int(self.inputs.shuffled.sizes.sum()) * (self.settings.epochs - 1)
+        return int(self.inputs.shuffled.sizes.sum()) * (self.schedule.epochs - 1)
 
     def identity(self) -> dict[str, Any]:
         """The values that decide what the stage does, for its fingerprint."""
@@ -319,6 +380,26 @@ class ContrastiveTraining:
             **shared_identity(self.training, self.pooling),
             **own_values(self.method, self.options),
         }
+
+
+def chosen_weights(
+    chosen: str, copies: Mapping[str, BertModel], spearman: Mapping[str, float]
+) -> dict[str, Tensor]:
+    """The weights of the copy that --ct_copy names, or the mean of all copies' weights.
+
+    spearman: of each copy, for better and worse; empty where no pairs measure the stage.
+    """
+    states = {name: copy.state_dict() for name, copy in copies.items()}
+    if chosen == "better":
+        return states[max(spearman, key=spearman.__getitem__) if spearman else "first"]
+    if chosen == "worse":
+        return states[min(spearman, key=spearman.__getitem__)]
+    if chosen != "mean":
+        return states[chosen]
+    means = {}
+    for name in next(iter(states.values())):
+        means[name] = torch.stack([state[name] for state in states.values()]).mean(dim=0)
+    return means
 
 
 def describe(method: str, name: str, rows: EncodedRows, settings: Settings) -> str:

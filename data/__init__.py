@@ -14,6 +14,7 @@ The files in reading order:
     dev_rows.py         Draws dev rows from the training rows, where there is no dev file.
     task_columns.py     Which columns of a task's file hold the sentences, the label and the id.
     tables/             Tables that other programs wrote: encodings, Excel, quotes, JSON, columns.
+    training_texts.py   Text of any source -> sentences, pairs or triplets, for contrastive stages.
     user_texts.py       The texts that a user gives a command: a table, or plain lines.
     sentence_sets.py    STS sets and labelled sentences, for measuring sentence vectors.
     known_words.py      The words of the training rows, and rows that hold few of them.

@@ -30,6 +30,7 @@ class Command(NamedTuple):
 COMMANDS = (
     Command("train", "run_multitask", "Train tasks on one encoder, and stages before them."),
     Command("pretrain", "minbert.pretraining", "Train an encoder on plain text."),
+    Command("contrastive", "contrastive.train", "Train one contrastive stage, and no task."),
     Command("predict", "multitask.predict", "Predict rows of your own with a finished run."),
     Command("export", "multitask.export", "Write a task as a model of transformers or ONNX."),
     Command("errors", "multitask.errors", "Show where a finished run is wrong."),

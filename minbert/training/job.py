@@ -101,6 +101,7 @@ class Job:
     loss: Callable[[str, Any], Tensor]
     evaluate: Callable[[], dict[str, float]]  # named scores of the model as it is
     # The score that selects the best model, the higher the better. "-" before its name: the lower.
+    # "": there is none, so the model of the last step is kept.
     score: str
 
     epochs: int
@@ -134,7 +135,9 @@ class Job:
     on_evaluation: Callable[[list[dict[str, Any]]], None] = do_nothing
 
     def selection_value(self, scores: dict[str, float]) -> float:
-        """The number that selects the best model, the higher the better."""
+        """The number that selects the best model, the higher the better. 0 without a score."""
+        if not self.score:
+            return 0.0
         if self.score.startswith("-"):
             return -scores[self.score[1:]]
         return scores[self.score]

@@ -11,6 +11,7 @@ import json
 import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -56,6 +57,11 @@ def do_nothing() -> None:
     """The default of Stage.begin."""
 
 
+def no_copies() -> dict[str, BertModel]:
+    """The default of Stage.copies."""
+    return {}
+
+
 @dataclass(frozen=True)
 class Place:
     """Where a stage starts, and where it writes."""
@@ -95,6 +101,8 @@ class Stage:
     # which nothing here reads again.
     projection: nn.Module = field(default_factory=nn.Sequential)
     keeps_better: bool = True
+    # Encoders that were trained beside each other, by name. Each gets a folder of its own.
+    copies: Callable[[], Mapping[str, BertModel]] = no_copies
     code: str = ""
     # Lines to print before it trains: what was read, and what of it was left out or cut.
     notes: tuple[str, ...] = ()
@@ -115,6 +123,9 @@ class Stage:
         before = self.quality()
         progress = fit(self.job, is_resumed)
         terminal.doing("scores after the stage")
+        # Before `close`, which may put one copy into the other.
+        for name, copy in self.copies().items():
+            processes.from_first(partial(self.write_encoder, copy, self.beside(name)))
         outcome = self.close()
         after = self.quality()
 
@@ -129,20 +140,32 @@ class Stage:
             "settings": self.settings,
         }
         if not is_kept:
+            # The trained one stays on the disk, under a name that says so.
+            trained = self.beside("trained")
+            processes.from_first(lambda: self.write_encoder(self.encoder, trained))
+            terminal.say(f"{self.job.name}: the trained encoder is in {trained}")
             self.encoder.load_state_dict(start)
         record = {"seconds": progress.seconds, "history": progress.history, **quality}
         processes.from_first(lambda: self.write(record))
         return StageResult(quality, progress.seconds)
+
+    def beside(self, name: str) -> Path:
+        """The folder of a further encoder, such as encoder-trained beside encoder."""
+        return self.folder.with_name(f"{self.folder.name}-{name}")
+
+    def write_encoder(self, encoder: BertModel, folder: Path) -> None:
+        """Write a folder with all that opens an encoder."""
+        encoder.save_pretrained(folder, self.pooling)
+        self.tokenizer.save_pretrained(folder)
+        if self.pooling:
+            save_pooling(folder, self.pooling)
 
     def write(self, record: dict[str, Any]) -> None:
         """Write the encoder's folder with all that opens it, and remove the job's checkpoints.
 
         record: written to stage.json.
         """
-        self.encoder.save_pretrained(self.folder, self.pooling)
-        self.tokenizer.save_pretrained(self.folder)
-        if self.pooling:
-            save_pooling(self.folder, self.pooling)
+        self.write_encoder(self.encoder, self.folder)
         projection = self.projection.state_dict()
         if record["is_kept"] and projection:
             path = self.folder / "projection.safetensors"
@@ -222,7 +245,11 @@ class Stage:
         """
         columns = {name: name for name in quality["before"]}
         rows = {when: quality[when] for when in ("before", "after")}
-        lines = [score_table(self.heading, columns, rows)]
+        lines = (
+            [score_table(self.heading, columns, rows)]
+            if columns
+            else ["no pairs measure this stage"]
+        )
         for name, value in quality["found"].items():
             lines.append(f"{name}: {value:.4f}")
         if not quality["is_kept"]:

@@ -33,6 +33,7 @@ LIGHT = (
     "minbert.draw_attention",
     "contrastive.embed",
     "contrastive.quality",
+    "contrastive.train",
     "experiments",
     "experiments.reproduce",
     "multitask.check",

@@ -67,14 +67,16 @@ CASES = {
     "contrastive_sentences": Case("simcse", ["auto", 20]),
     "contrastive_text_order": Case("simcse", ["shuffled", "sts,sst"]),
     "contrastive_text_shares": Case("simcse", ["none", "sts=0.25"]),
+    "contrastive_batches": Case("simcse", ["similar", "random"]),
 }
-ELSEWHERE = {"nli", "bsc_shuffle"}  # the tests below
+ELSEWHERE = {"nli", "bsc_shuffle", "ct_copy"}  # the tests below
 
 # Choices that CASES leaves out: the default's meaning, and a schedule that differs after 500 steps.
 LEFT_OUT = {
     "contrastive_schedule": {"auto", "tension"},
     "contrastive_projection": {"auto"},
     "contrastive_optimizer": {"auto"},
+    "contrastive_batches": {"auto"},
 }
 
 
@@ -246,6 +248,16 @@ def test_shuffles_begin_with_the_second_epoch(make_job):
         for one, other in combinations(plans, 2):
             assert plans[one][epoch] != plans[other][epoch]
     assert num_tokens["random"] < num_tokens["any-length"], "similar lengths need less padding"
+
+
+@pytest.mark.parametrize("num_steps", [3, 7, 8, 17])
+def test_a_stage_ends_after_its_steps(make_job, num_steps):
+    """An epoch has more than one step here, and the last one is cut where the steps end."""
+    job = make_job("simcse", contrastive_steps=num_steps)
+    in_epoch = len(make_job("simcse").plan(0, torch.Generator().manual_seed(0)))
+    assert in_epoch > 1
+    assert sum(1 for _ in job.all_steps()) == num_steps
+    assert fit(replace(job, evaluate=lambda: {"spearman": 0.0})).step == num_steps
 
 
 # --- numbers of a job -----------------------------------------------------------------------------

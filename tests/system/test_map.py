@@ -27,6 +27,8 @@ ONLY_LINKED = (
     "minbert/commands",
     "minbert/reporting",
     "contrastive/quality",
+    "contrastive/train",
+    "contrastive/embed",
     "multitask/export",
     "course",
     "experiments",

@@ -1,0 +1,93 @@
+"""data/training_texts.py: what a file of text holds, by its columns, and what is refused."""
+
+import pytest
+
+from data.training_texts import read_training_text, read_triplets
+
+FILES = {
+    "plain.txt": ("A dog ran, fast.\n\nThe cat sat\n", "sentences", 2, None),
+    "sentences.csv": ("sentence,label\na dog,1\na cat,0\n", "sentences", 2, None),
+    "scores.tsv": ("sentence1\tsentence2\tscore\na\tb\t5\nc\td\t2.5\n", "pairs", 2, [1.0, 0.5]),
+    "labels.tsv": ("sentence1\tsentence2\tlabel\na\tb\t1\nc\td\t0\n", "pairs", 2, [1.0, 0.0]),
+    "quora.csv": ("question1,question2,is_duplicate\na,b,0\nc,d,1\n", "pairs", 2, [0.0, 1.0]),
+    "no-score.tsv": ("sentence1\tsentence2\tscore\na\tb\t\nc\td\t1\n", "pairs", 1, [1.0]),
+    "wordings.tsv": ("a dog ran\tthe dog was running\nit rains\train falls\n", "pairs", 2, None),
+    "threes.tsv": (
+        "a dog ran\tit ran\tno dog\nit is\tit was\tit is not\n",
+        "triplets",
+        2,
+        None,
+    ),
+    "triplets.csv": ("sent0,sent1,hard_neg\na,b,c\n", "triplets", 1, None),
+    "sick.tsv": (
+        "score\tsentence1\tsentence2\tentailment_label\n4\ta\tb\tNEUTRAL\n",
+        "pairs",
+        1,
+        [0.8],
+    ),
+}
+
+
+def write(folder, name, content):
+    path = folder / name
+    path.write_text(content, encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_the_columns_say_what_a_file_holds(name, tmp_path):
+    content, kind, count, labels = FILES[name]
+    text = read_training_text(write(tmp_path, name, content))
+    assert (text.kind, len(text.rows), text.labels) == (kind, count, labels)
+
+
+SNLI = [
+    ("entailment", "a man eats", "someone eats"),
+    ("neutral", "a man eats", "a man is hungry"),
+    ("contradiction", "a man eats", "nobody eats"),
+    ("contradiction", "a man eats", "a man sleeps"),
+    ("-", "a man eats", "a cook eats"),
+    ("entailment", "it rains", "water falls"),
+]
+
+
+@pytest.mark.parametrize(
+    "header", ["gold_label\tsentence1\tsentence2", "label\tpremise\thypothesis"]
+)
+def test_triplets_in_labelled_pairs(header, tmp_path):
+    """SNLI's own columns, and those of others. A premise without both labels gives no triplet."""
+    content = "\n".join([header, *("\t".join(row) for row in SNLI)])
+    path = write(tmp_path, "snli.txt", content + "\n")
+    expected = [("a man eats", "someone eats", "nobody eats")]
+    assert read_training_text(path).rows == read_triplets(path).rows == expected
+
+
+@pytest.mark.parametrize("limit", [1, 3, 7, 10, 11])
+def test_the_rows_of_a_limit_are_evenly_spaced(limit, tmp_path):
+    """Of plain text and of a table alike."""
+    lines = [f"line {number} is here" for number in range(10)]
+    plain = read_training_text(write(tmp_path, "a.txt", "\n".join(lines)), limit)
+    table = read_training_text(write(tmp_path, "a.csv", "\n".join(["sentence", *lines])), limit)
+    expected = [(lines[place * 10 // min(limit, 10)],) for place in range(min(limit, 10))]
+    assert plain.rows == table.rows == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("a.csv", "first,second\nx,y\n", "none of them says what the file holds"),
+        ("a.tsv", "first\tsecond\nx y\tz\n", "none of them says what the file holds"),
+        ("a.tsv", "x y\tz w\na b\tc\td\n", "not readable|3 texts, and the first line has 2"),
+        ("a.tsv", "sentence1\tsentence2\tscore\na\tb\t7\n", "holds 7 to 7; expected are labels"),
+        ("a.tsv", "sentence1\tsentence2\tscore\na\t\t1\n", "line 2: sentence1, sentence2 are not"),
+        ("a.tsv", "premise\thypothesis\tlabel\na\tb\tneutral\n", "no premise has both"),
+        ("a.txt", "\n\n", "there is no text in it"),
+        ("absent.txt", None, "there is no such file"),
+    ],
+)
+def test_files_that_cannot_be_used(name, content, words, tmp_path):
+    path = tmp_path / name
+    if content is not None:
+        write(tmp_path, name, content)
+    with pytest.raises(ValueError, match=words):
+        read_training_text(path)
