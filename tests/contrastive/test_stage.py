@@ -576,6 +576,8 @@ CHANGES = {
     "contrastive_lr": 2e-3,
     "contrastive_temperature": 0.1,
     "contrastive_epochs": 2,
+    "contrastive_steps": 5,
+    "contrastive_batches": "random",
     "contrastive_batch_size": 16,
     "contrastive_max_length": 16,
     "contrastive_projection": "mlp",
