@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from minbert.commands.ending import exit_code
 from minbert.commands.flags import parse_command
-from teaching.grade_options import GradeOptions
+from teaching.options import GradeOptions
 
 PROGRAM = "python -m teaching.grade"
 

@@ -14,9 +14,9 @@ from minbert.commands.files import write_text
 from teaching.autograder import write_zip
 from teaching.calls import warm_up
 from teaching.exercises import EXERCISES
-from teaching.grade_options import GradeOptions
 from teaching.grafting import module_of
 from teaching.judging import CHECKS
+from teaching.options import GradeOptions
 from teaching.running import CheckResult, FunctionResult, grade_function
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -12,17 +12,16 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from minbert.commands.ending import exit_code
 from minbert.commands.flags import parse_command
 from minbert.commands.new_folders import new_folder, reserved
-from minbert.commands.options import CommandOptions, argument, positional
 from minbert.commands.outputs import check_new_folder
 from minbert.commands.paths import is_free
 from teaching import small_handout
-from teaching.exercises import DEFAULT_EXERCISES, EXERCISES, without_answers
+from teaching.exercises import EXERCISES, without_answers
+from teaching.options import HandoutOptions
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -71,21 +70,6 @@ def copy_without_answers(folder: Path, files: Sequence[str], exercises: Sequence
 
 
 PROGRAM = "python -m teaching.handout"
-
-
-@dataclass(frozen=True)
-class HandoutOptions(CommandOptions):
-    """The command line of this file."""
-
-    folder: Path = positional("DIR", "a new folder")
-    exercises: tuple[str, ...] = argument(
-        tuple(DEFAULT_EXERCISES),
-        f"some of {', '.join(EXERCISES)}",
-        "NAME...",
-        choices=tuple(EXERCISES),
-    )
-    whole: bool = argument(False, "hand out all that git tracks, with training and documents")
-    rehearse: bool = argument(False, "grade the hand-out as it is and with the answers")
 
 
 @exit_code(PROGRAM)

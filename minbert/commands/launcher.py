@@ -40,6 +40,7 @@ COMMANDS = (
     Command("embed", "contrastive.embed", "Use sentence vectors: store, search, compare, export."),
     Command("quality", "contrastive.quality", "Measure the sentence vectors of a model."),
     Command("attention", "minbert.draw_attention", "Draw the attention of a sentence."),
+    Command("trace", "teaching.trace", "Follow a sentence through the model, tensor by tensor."),
     Command("experiments", "experiments", "Run recipes over several seeds and compare them."),
     Command("reproduce", "experiments.reproduce", "Train a run again, and compare."),
     Command("part1", "course.part1", "Train part 1 of the course, and write its eight files."),

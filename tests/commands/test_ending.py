@@ -48,6 +48,7 @@ LIGHT = (
     "teaching.grade",
     "teaching.handout",
     "teaching.notebooks",
+    "teaching.trace",
     "data.download",
     "tools.sample.controlled",
     "tools.benchmarks",

@@ -17,28 +17,55 @@ class Mistake(NamedTuple):
     wrong: str
     hint: str
 
+    # What `minbert trace --against` names: the station, or "changed" for an argument.
+    station: str = ""
+
 
 MISTAKES = [
-    Mistake("attention", "query / math.sqrt(head_size)", "query", r"divide by sqrt\(head size\)"),
-    Mistake("attention", "math.sqrt(head_size)", "head_size", "instead of sqrt"),
-    Mistake("attention", "query / math", "query * math", "multiplied by sqrt"),
-    Mistake("attention", "dim=-1", "dim=-2", "over the keys"),
-    Mistake("attention", "dim=-1", "dim=1", "over the keys"),
     Mistake(
-        "attention", "query @ key.transpose(-2, -1)", "key @ query.transpose(-2, -1)", "swapped"
+        "attention",
+        "query / math.sqrt(head_size)",
+        "query",
+        r"divide by sqrt\(head size\)",
+        "scores",
     ),
-    Mistake("attention", "scores + mask_bias", "scores", "masked token still counts"),
-    Mistake("attention", "scores + mask_bias", "scores - mask_bias", "masked token still counts"),
+    Mistake("attention", "math.sqrt(head_size)", "head_size", "instead of sqrt", "scores"),
+    Mistake("attention", "query / math", "query * math", "multiplied by sqrt", "scores"),
+    Mistake("attention", "dim=-1", "dim=-2", "over the keys", "attention"),
+    Mistake("attention", "dim=-1", "dim=1", "over the keys", "attention"),
+    Mistake(
+        "attention",
+        "query @ key.transpose(-2, -1)",
+        "key @ query.transpose(-2, -1)",
+        "swapped",
+        "scores",
+    ),
+    Mistake("attention", "scores + mask_bias", "scores", "masked token still counts", "scores"),
+    Mistake(
+        "attention",
+        "scores + mask_bias",
+        "scores - mask_bias",
+        "masked token still counts",
+        "scores",
+    ),
     Mistake(
         "attention",
         "dropout(probabilities, dropout_probability, training)",
         "probabilities",
         "nothing was dropped",
     ),
-    Mistake("attention", "dropout_probability, training", "dropout_probability, True", "training"),
-    Mistake("mask_to_bias", "torch.finfo(dtype).min", "-torch.inf", "finite"),
-    Mistake("mask_to_bias", "torch.finfo(dtype).min", "torch.finfo(dtype).tiny", "very negative"),
-    Mistake("mask_to_bias", "== 0", "== 1", "1 means real"),
+    Mistake(
+        "attention",
+        "dropout_probability, training",
+        "dropout_probability, True",
+        "training",
+        "weighted mean",
+    ),
+    Mistake("mask_to_bias", "torch.finfo(dtype).min", "-torch.inf", "finite", "mask"),
+    Mistake(
+        "mask_to_bias", "torch.finfo(dtype).min", "torch.finfo(dtype).tiny", "very negative", "mask"
+    ),
+    Mistake("mask_to_bias", "== 0", "== 1", "1 means real", "mask"),
     Mistake("AdamW.update", "m.lerp_(gradient, 1 - beta_1)", "m.copy_(gradient)", "that g itself"),
     Mistake("AdamW.update", "gradient, gradient, value", "gradient, 1, value", ""),
     Mistake("AdamW.update", "math.sqrt(1 - beta_2 ** t)", "(1 - beta_2 ** t)", "not 1 - beta_2"),
@@ -56,21 +83,28 @@ MISTAKES = [
         "words + segments + positions",
         "words + positions",
         "token_type_ids",
+        "sum",
     ),
     Mistake(
         "BertEmbeddings.forward",
         "words + segments + positions",
         "words + segments",
         "position embedding is missing",
+        "sum",
     ),
     Mistake(
         "FeedForward.forward",
         "self.activation(self.up(hidden_states))",
         "self.up(hidden_states)",
         "gelu|GELU|erf",
+        "activated",
     ),
     Mistake(
-        "BertLayer.forward", "hidden_states + self.dropout(attended)", "self.dropout(attended)", ""
+        "BertLayer.forward",
+        "hidden_states + self.dropout(attended)",
+        "self.dropout(attended)",
+        "",
+        "sum 1",
     ),
     Mistake("linear", "num_steps - num_warmup_steps", "num_steps", "after the warm-up"),
     Mistake("cosine", "0.5 * (1.0 + ", "(", ""),

@@ -1,0 +1,237 @@
+"""`minbert trace --against`: other code beside ours, and the first tensor that differs.
+
+The other code is a clone, a hand-out, or the library transformers on a model's folder. It runs in a
+child process (recording.py) with our weights on the same batch.
+
+Legend: B rows, T tokens, N heads, D head size.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from minbert import BertConfig, BertModel
+from minbert.commands.hidden import ROOT
+from minbert.weights import to_hugging_face
+from teaching.exercises import functions
+from teaching.recording import Place
+from teaching.stations import Station, places_of, record, starts_of, stations_of
+
+SECONDS = 120  # for the other code
+CHILD = """import sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[1])
+from teaching.recording import main
+main(Path(sys.argv[2]))
+"""
+
+# Equal numbers differ by less than this share of the station's largest one: the order of sums.
+TOLERANCE = 1e-5
+
+LOWEST = -60.0  # of the logarithm of a weight: less is no weight at all
+NAMES_OF_DIMENSIONS = {
+    2: ("row",),
+    3: ("row", "token"),
+    4: ("row", "head", "token"),
+}
+
+
+class OtherRun(NamedTuple):
+    """What the other code computed."""
+
+    tensors: dict[str, Tensor]
+    changed: list[str]  # the modules that changed an argument in place
+    error: str  # "" where it came to its end
+
+
+def probe_of(row: Mapping[str, Tensor], config: BertConfig) -> dict[str, Tensor]:
+    """The batch (3, T) that both sides read: a row (1, T), and two copies of it.
+
+    The row alone has no padding, and often only one segment, so some mistakes would not show. The
+    first copy has both, the second one is padding alone.
+    """
+    num_tokens = row["input_ids"].size(1)
+    num_real = num_tokens - max(1, num_tokens // 4)
+    lengths = torch.tensor([num_tokens, num_real, 0])
+    places = torch.arange(num_tokens)
+    mask = (places < lengths[:, None]).long()  # (3, T)
+    ids = row["input_ids"].where(mask.bool(), config.pad_token_id or 0)  # (3, T)
+    segments = row["token_type_ids"].repeat(3, 1)  # (3, T)
+    if config.has_segments and config.type_vocab_size > 1:
+        segments[1] = (places >= 2).long()
+    return {"input_ids": ids, "attention_mask": mask, "token_type_ids": segments}
+
+
+def run_other(folder: Path, weights: Path, model: BertModel, batch: dict[str, Tensor]) -> OtherRun:
+    """Run the other code on a batch. Raises ValueError for a folder that holds neither kind."""
+    is_code = (folder / "minbert" / "bert.py").is_file()
+    if not is_code and not (folder / "config.json").is_file():
+        raise ValueError(
+            f"{folder} holds neither minbert/bert.py nor config.json. Give a clone, a hand-out, or "
+            "the folder of a model, which transformers then runs."
+        )
+    num_layers = len(model.layers)
+    places = places_of(stations_of(num_layers))
+    starts = starts_of(num_layers)
+    if not is_code:
+        starts = [f"layers.{number}.attention.query" for number in range(num_layers)]
+        starts = [their_module(name, model) for name in starts]
+        places = {name: their_place(place, model) for name, place in places.items()}
+        if not model.config.has_segments:
+            batch = {name: value for name, value in batch.items() if name != "token_type_ids"}
+    with tempfile.TemporaryDirectory() as exchange:
+        request = {
+            "folder": str(folder.resolve()),
+            "weights": str(weights.resolve()),
+            "is_transformers": not is_code,
+            "places": places,
+            "starts": starts,
+        }
+        Path(exchange, "request.json").write_text(json.dumps(request), encoding="utf-8")
+        save_file({k: v.contiguous() for k, v in batch.items()}, f"{exchange}/batch.safetensors")
+        try:
+            ended = subprocess.run(
+                [sys.executable, "-c", CHILD, str(ROOT), exchange],
+                cwd=exchange,
+                capture_output=True,
+                text=True,
+                timeout=SECONDS,
+            )
+        except subprocess.TimeoutExpired as error:
+            raise ValueError(f"the code in {folder} takes more than {SECONDS} seconds.") from error
+        if not Path(exchange, "answer.json").is_file():
+            raise ValueError(f"the code in {folder} died: {ended.stderr.strip()[-500:]}")
+        answer = json.loads(Path(exchange, "answer.json").read_text(encoding="utf-8"))
+        tensors = load_file(f"{exchange}/answer.safetensors")
+    return OtherRun(tensors, answer["changed"], answer["error"])
+
+
+def their_module(name: str, model: BertModel) -> str:
+    """transformers' name of a module of ours. A group of ours is there its last part."""
+    last = {"attention": ".output", "feed_forward": ".down"}.get(name.rpartition(".")[2], "")
+    if name.startswith("layers.") and name.count(".") == 1:
+        last = ".feed_forward_norm"
+    if name == "embeddings":
+        return "embeddings_project" if model.embeddings.project is not None else "embeddings"
+    try:
+        return to_hugging_face(f"{name}{last}.weight", model.config.model_type)[: -len(".weight")]
+    except KeyError:
+        return ""
+
+
+def their_place(place: Place, model: BertModel) -> Place:
+    """The same place in transformers' model. A place without a name is never passed."""
+    return Place(their_module(place.module, model) or "not there", place.side)
+
+
+# --- the first difference -------------------------------------------------------------------------
+
+
+class Difference(NamedTuple):
+    """A station at which two codes differ."""
+
+    station: str
+    words: str
+
+
+def first_difference(
+    ours: Mapping[str, Tensor], theirs: Mapping[str, Tensor], mask: Tensor
+) -> Difference | None:
+    """The first station, in our order, whose tensors differ. None where all are equal.
+
+    mask: (B, T), 1 for tokens. What padding computes means nothing, so it must only be finite.
+    """
+    for station, tensor in ours.items():
+        if station in theirs:
+            words = describe_difference(station, tensor, theirs[station], mask)
+            if words:
+                return Difference(station, words)
+    return None
+
+
+def describe_difference(station: str, ours: Tensor, theirs: Tensor, mask: Tensor) -> str:
+    """Where and by how much two tensors of one station differ, or ""."""
+    if ours.shape != theirs.shape:
+        return f"shape {tuple(theirs.shape)}, expected {tuple(ours.shape)}"
+    kind = station.rpartition(" ")[2]
+    if kind in ("mask", "scores"):
+        # A constant that is added to a row of scores changes no weight. Neither does it matter how
+        # negative a masked score is.
+        ours, theirs = (
+            tensor.double().log_softmax(dim=-1).clamp(min=LOWEST) for tensor in (ours, theirs)
+        )
+    if bool(theirs.isnan().any()):
+        return "it holds nan"
+    difference = (ours.double() - theirs.double()).abs()
+    # The tokens are dimension 1 of (B, T, ...), and dimension 2 of (B, N, T, ...).
+    is_real = mask.bool()
+    if ours.dim() == 3:
+        is_real = is_real[..., None]
+    elif ours.dim() == 4 and kind != "mask":
+        is_real = is_real[:, None, :, None]
+    else:
+        is_real = is_real.any(dim=1).view(-1, *[1] * (ours.dim() - 1))
+    difference = difference.where(is_real, 0.0)
+    most = float(difference.max())
+    if most <= TOLERANCE * max(float(ours.abs().max()), 1e-3):
+        return ""
+    place = tuple(int(i) for i in torch.unravel_index(difference.argmax(), difference.shape))
+    names = NAMES_OF_DIMENSIONS[ours.dim()][: len(place) - 1]
+    words = [f"{name} {number}" for name, number in zip(names, place[:-1], strict=True)]
+    last = "to token" if kind in ("mask", "scores", "attention") else "unit"
+    return (
+        f"largest difference {most:.3g}, at {', '.join([*words, f'{last} {place[-1]}'])}: "
+        f"{float(theirs[place]):.5g}, expected {float(ours[place]):.5g}"
+    )
+
+
+def file_of_station(station: Station, folder: Path) -> str:
+    """The file and line at which the other code has the function of a station."""
+    file = f"{station.function.__module__.replace('.', '/')}.py"
+    path = folder / file
+    if not path.is_file():
+        return ""
+    node = functions(ast.parse(path.read_text(encoding="utf-8"))).get(station.function.__qualname__)
+    name = station.function.__qualname__
+    return "" if node is None else f", in {name} ({path}:{node.lineno})"
+
+
+def compare(folder: Path, weights: Path, row: Mapping[str, Tensor]) -> str:
+    """Run both on a row, and say where they differ first.
+
+    weights: the folder of the encoder that both load.
+    """
+    model = BertModel.from_pretrained(weights, attention_implementation="eager").eval()
+    probe = probe_of(row, model.config)
+    kept = record(model, probe)
+    other = run_other(folder, weights, model, probe)
+    stations = stations_of(len(model.layers))
+    if model.load_report is not None and "pooler.dense.weight" in model.load_report.missing:
+        del stations["pooler"]  # drawn anew each time
+    ours = {station: kept.tensors[station] for station in stations if station in kept.tensors}
+    num_seen = sum(station in other.tensors for station in ours)
+    difference = first_difference(ours, other.tensors, probe["attention_mask"])
+
+    lines = [f"compared: {num_seen} of {len(ours)} stations, with the weights of {weights}"]
+    if difference is not None:
+        place = file_of_station(stations[difference.station], folder)
+        lines.append(f"The first tensor that differs is {difference.station}{place}")
+        lines.append(difference.words)
+    for module in other.changed:
+        lines.append(f"{module} changes its argument in place. Write to a new tensor.")
+    if other.error:
+        lines.append(f"It stopped: {other.error}")
+    if difference is None and not other.changed and not other.error:
+        lines.append("equal: no tensor differs")
+    return "\n".join(lines)

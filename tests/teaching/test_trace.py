@@ -1,0 +1,152 @@
+"""`minbert trace`: the numbers that it shows, and the first tensor at which other code differs."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import pytest
+import torch
+
+from minbert import BertModel, BertTokenizer, hub
+from minbert.reporting.pages import Section
+from multitask.predictor import Predictor
+from teaching import handout, tracing
+from teaching.comparing import first_difference, probe_of
+from teaching.grafting import graft, module_of
+from teaching.options import TraceOptions
+from teaching.stations import line_of, record, stations_of
+from teaching.trace import main
+from tests.teaching.answers import BEFORE_STYLES, FILE_OF, ROOT, STYLES, released, student_file
+from tests.teaching.mistakes import MISTAKES
+
+NO_CHARM = ". . . no charm , no laughs , no fun , no reason to watch ."
+ENCODER = ("minbert/attention.py", "minbert/bert.py")
+
+
+# --- what is shown --------------------------------------------------------------------------------
+
+
+def test_each_station_names_its_line():
+    """The line of a station stands in its function. A lesson file that was rewritten fails here."""
+    for name, station in stations_of(1).items():
+        file, number = line_of(station, ROOT).split(":")
+        assert station.line in (ROOT / file).read_text().splitlines()[int(number) - 1], name
+
+
+def test_the_answer_and_the_attention_of_a_sentence(capsys):
+    assert main([NO_CHARM, "--hide", "no"]) == 0
+    printed = capsys.readouterr().out
+    probability = Predictor().predict_proba([NO_CHARM], task="sst")[0, 1]
+    assert f"sst: somewhat negative    {probability:.2f}" in printed
+    assert "sst: somewhat positive    0.01        0.67" in printed
+    layer = printed[printed.index("Attention of layer 1") :]
+    assert next(line for line in layer.splitlines() if line.startswith("charm")).count("no 0.98")
+    assert "layer 0 attention      minbert/attention.py:" in printed
+
+
+def test_the_page_lists_every_layer(tmp_path, capsys):
+    page = tmp_path / "page.html"
+    arguments = ["I like it.", "--pair", "I love it.", "--page", str(page)]
+    assert main(arguments) == 0
+    text = page.read_text()
+    assert "layer 4 scores" in text and "para: paraphrase" in text and "sts vector 1" in text
+    assert main(arguments) == 0  # a page of ours is replaced
+    page.write_text("mine")
+    assert main(arguments) == 2
+    assert "--overwrite" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ([""], "TEXT is empty"),
+        (["a film", "--hide", "not"], "has no such word. Its pieces are: [CLS] a film [SEP]"),
+        (["a film " * 200], "is longer than"),
+        (["a film", "--against", "docs", "--hide", "film"], "Drop --page and --hide"),
+        (["a film", "--against", "docs"], "holds neither minbert/bert.py nor config.json"),
+    ],
+)
+def test_what_is_refused(flags, message, capsys):
+    assert main(flags) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_a_hidden_word_is_hidden_as_a_whole_word():
+    opened = tracing.open_options(TraceOptions(text="nothing , no , nobody", model="minbert-mini"))
+    mask = tracing.hide("no", opened).attention_mask[0]
+    assert [opened.tokens[0][place] for place in (mask == 0).nonzero()[:, 0].tolist()] == ["no"]
+    assert isinstance(tracing.pieces_section(opened), Section)
+
+
+# --- the first difference -------------------------------------------------------------------------
+
+
+@cache
+def right():
+    model = BertModel.from_pretrained("minbert-mini", attention_implementation="eager").eval()
+    tokenizer = BertTokenizer.from_pretrained("minbert-mini")
+    row = dict(tokenizer(["A lovely film, and no charm."], return_tensors="pt"))
+    probe = probe_of(row, model.config)
+    return model, probe, record(model, probe).tensors
+
+
+def difference_of(name: str, text: str, monkeypatch: pytest.MonkeyPatch):
+    """The first difference of the encoder with a student's function."""
+    model, probe, ours = right()
+    module = module_of(FILE_OF[name])
+    made = graft((ROOT / FILE_OF[name]).read_text(), text, name, module)
+    owner, _, method = name.rpartition(".")
+    place = getattr(module, owner) if owner else module
+    monkeypatch.setattr(place, method, made.function)
+    for added, function in made.methods.items():
+        monkeypatch.setattr(place, added, function, raising=False)
+    if name == "mask_to_bias":
+        monkeypatch.setattr("minbert.bert.mask_to_bias", made.function)
+    kept = record(model, probe)
+    in_order = {name: ours[name] for name in stations_of(len(model.layers)) if name in ours}
+    return first_difference(in_order, kept.tensors, probe["attention_mask"]), kept.changed
+
+
+@pytest.mark.parametrize(
+    ("name", "body"), [style for style in STYLES if FILE_OF[style[0]] in ENCODER]
+)
+def test_right_code_in_another_style_is_equal(name, body, monkeypatch):
+    text = student_file(name, body.strip(), BEFORE_STYLES)
+    assert difference_of(name, text, monkeypatch) == (None, [])
+
+
+@pytest.mark.parametrize("mistake", [mistake for mistake in MISTAKES if mistake.station])
+def test_a_mistake_is_found_at_its_station(mistake, monkeypatch):
+    body = released(mistake.function).replace(mistake.right, mistake.wrong)
+    text = student_file(mistake.function, body)
+    difference, changed = difference_of(mistake.function, text, monkeypatch)
+    if mistake.station == "changed":
+        assert changed
+    else:
+        assert difference is not None and difference.station.endswith(mistake.station)
+
+
+def test_the_code_in_a_folder(tmp_path, capsys):
+    """A student's softmax over the queries, in a hand-out, run in its own process."""
+    folder = tmp_path / "course"
+    handout.copy_without_answers(folder, handout.small_handout.needed_files(["attention"]), [])
+    file = folder / "minbert" / "attention.py"
+    file.write_text(file.read_text().replace("softmax(dim=-1)", "softmax(dim=-2)"))
+    assert main(["no charm", "--against", str(folder)]) == 0
+    printed = capsys.readouterr().out
+    assert "The first tensor that differs is layer 0 attention, in attention (" in printed
+    assert f"{file}:" in printed and "expected" in printed
+
+
+def test_transformers_is_equal(capsys):
+    pytest.importorskip("transformers")
+    assert main(["no charm", "--against", str(hub.resolve("minbert-mini"))]) == 0
+    assert "equal: no tensor differs" in capsys.readouterr().out
+
+
+def test_nan_and_shapes_are_differences():
+    mask = torch.ones(1, 2)
+    ours = {"layer 0 output": torch.ones(1, 2, 3)}
+    for theirs, words in ((torch.full((1, 2, 3), torch.nan), "nan"), (torch.ones(1, 3), "shape")):
+        difference = first_difference(ours, {"layer 0 output": theirs}, mask)
+        assert difference is not None and words in difference.words
