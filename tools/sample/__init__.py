@@ -17,6 +17,8 @@ The files in reading order:
     __main__.py         The command.
     grades.py           The rule that chooses the shares of graded film sentences.
     sample_grades.py    Command: compare the shares that grade the film sentences.
+    clean.py            Command: list or remove the rows that touch the course's dev and test files.
+    second_rule.py      Command: the same list by another rule, which checks the first one.
     sample_parts.py     Command: what each part of the sample contributes.
     plain_sentences.py  Command: sentences of plain text, for a distillation.
     unlabelled.py       Command: choose text without labels for an ensemble to label.

@@ -1,32 +1,34 @@
 """Which sentences may not be bundled, because the course's dev and test files hold them.
 
 SST, for example, was built on the film reviews that the sample also draws from, and it split some
-of them into several sentences. So a sentence is left out if it contains a held-out sentence, or is
-contained in one. Only letters and digits are compared, and sentences of fewer than 20 of them are
-too common to tell anything. A near copy is left out as well: nearly all of its words are those of a
-held-out sentence.
+of them into several sentences. So a sentence is left out if it equals or contains a held-out
+sentence, or is contained in one. Only letters and digits are compared. A part of fewer than 11 of
+them is too common to tell anything. A near copy is left out as well: nearly all of its words are
+those of a held-out sentence.
 """
 
 from __future__ import annotations
 
+import html
 import math
 import re
 import unicodedata
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from pathlib import Path
 
 from data.examples import COURSE_FILES, FORMATS
 from data.readers import read_examples
 
-MIN_LENGTH = 20
+# Letters of a part of a sentence that tells something. Whole sentences may be shorter.
+MIN_LENGTH = 11
 # The treebank of SST writes brackets in this way: -LRB- is a left round one.
 BRACKET = re.compile(r"-[LR][RCS]B-", re.IGNORECASE)
 # The treebank puts a blank before these ends of words.
 SHORT_FORM = re.compile(r" (n't|'(?:s|re|ve|ll|d|m))\b")
-# A near copy shares this part of all words of both sentences (the Jaccard index).
+# Two near copies share this part of the words of the longer one.
 NEAR = 0.8
-MIN_WORDS = 6
+MIN_WORDS = 5
 HELD_OUT_SPLITS = ("dev", "test")
 
 
@@ -40,16 +42,26 @@ def normal_form(text: str) -> str:
 
 def folded(text: str) -> str:
     """Return a text in small letters without accents, and with brackets as signs."""
+    # Some reviews were copied from web pages, with &#8217; in place of an apostrophe.
+    plain = html.unescape(BRACKET.sub(" ", text))
     # NFKD splits an accented letter into the letter and its accent.
-    decomposed = unicodedata.normalize("NFKD", BRACKET.sub(" ", text))
+    decomposed = unicodedata.normalize("NFKD", plain)
     without_accents = "".join(sign for sign in decomposed if not unicodedata.combining(sign))
     return without_accents.lower()
 
 
 def words_of(text: str) -> frozenset[str]:
-    """Return the different words of a text. "does n't" of the treebank is the word "doesn't"."""
+    """Return the words of a text. "does n't" of the treebank is the word "doesn't".
+
+    A word that is there twice is two elements: itself, and "2 " before it.
+    """
     joined = SHORT_FORM.sub(r"\1", folded(text).replace("\N{RIGHT SINGLE QUOTATION MARK}", "'"))
-    return frozenset(re.findall(r"[a-z0-9]+", joined.replace("'", "")))
+    counts: Counter[str] = Counter()
+    words = []
+    for word in re.findall(r"[a-z0-9]+", joined.replace("'", "")):
+        counts[word] += 1
+        words.append(word if counts[word] == 1 else f"{counts[word]} {word}")
+    return frozenset(words)
 
 
 class HeldOut:
@@ -64,8 +76,8 @@ class HeldOut:
             for word in words:
                 self.by_word[word].append(number)
 
-        forms = {normal_form(text) for text in texts}
-        self.forms = sorted(form for form in forms if len(form) >= MIN_LENGTH)
+        self.all_forms = {normal_form(text) for text in texts}
+        self.forms = sorted(form for form in self.all_forms if len(form) >= MIN_LENGTH)
 
         # Forms by their first letters, and by the letters that begin at any place in them.
         self.by_start: dict[str, list[int]] = defaultdict(list)
@@ -90,13 +102,15 @@ class HeldOut:
         for word in rarest[:num_rarest]:
             for number in self.by_word.get(word, []):
                 other = self.word_sets[number]
-                if len(words & other) >= NEAR * len(words | other):
+                if len(words & other) >= NEAR * max(len(words), len(other)):
                     return True
         return False
 
     def overlaps(self, text: str) -> bool:
-        """Return whether the text contains a held-out sentence or is contained in one."""
+        """Return whether the text equals a held-out sentence, contains one, or is part of one."""
         form = normal_form(text)
+        if form and form in self.all_forms:
+            return True
         if len(form) < MIN_LENGTH:
             return False
 
