@@ -49,6 +49,9 @@ class Embedder:
     # The modules of a sentence-transformers folder that make the vectors, or None for `pooling`.
     modules: SentenceFolder | None = None
 
+    # Sentences in a row that are sorted by length together, 0 for all.
+    block_size: int = 0
+
     # Whether the processes of torchrun each compute a share of the batches. All of them must then
     # ask for the same vectors, and all get them.
     shares_batches: bool = False
@@ -125,7 +128,7 @@ class Embedder:
         if self.modules is not None:
             read, pooling = self.modules.read, "mean"
 
-        batches = sorted_batches(rows.lengths, self.batch_size)
+        batches = sorted_batches(rows.lengths, self.batch_size, self.block_size)
         if not self.shares_batches:
             return self._of_batches(rows, progress(batches), read, pooling)
         own = processes.share_out(batches)

@@ -281,10 +281,19 @@ def split_into_batches(
     return batches
 
 
-def sorted_batches(lengths: Sequence[int] | numpy.ndarray, batch_size: int) -> list[list[int]]:
+def sorted_batches(
+    lengths: Sequence[int] | numpy.ndarray, batch_size: int, block_size: int = 0
+) -> list[list[int]]:
     """Return batches in which every index comes once, the longest examples first.
 
     So a memory shortage shows in the first batch and not in the last.
+
+    block_size: examples in a row that are sorted together, 0 for all. A batch lies in one block, so
+    the batches of a block do not depend on the other examples.
     """
-    order = numpy.argsort(-numpy.asarray(lengths), kind="stable").tolist()
-    return [order[first : first + batch_size] for first in range(0, len(order), batch_size)]
+    batches = []
+    for start in range(0, len(lengths), block_size or len(lengths)):
+        block = numpy.asarray(lengths[start : start + (block_size or len(lengths))])
+        order = (start + numpy.argsort(-block, kind="stable")).tolist()
+        batches += [order[first : first + batch_size] for first in range(0, len(order), batch_size)]
+    return batches

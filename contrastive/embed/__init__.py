@@ -2,6 +2,7 @@
 
 In reading order:
 
+    shards.py            a part of the sentences that one call embeds, and its file
     options.py           the options of the command, and what is refused before any work
     sentences.py         the sentences that it reads
     work.py              the answers

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from contrastive.embed.shards import Shard, parse_shard, shards_in
 from data.tables.columns import ColumnNames
 from minbert.commands.optional import check_onnx_packages
 from minbert.commands.options import AUTO, CommandOptions, argument, positional
@@ -46,8 +47,9 @@ class EmbedOptions(CommandOptions):
     )
     vectors: Path | None = argument(
         None,
-        "vectors of these sentences that --out has stored, so that they are not computed again",
-        "FILE.npy",
+        "vectors of these sentences that --out has stored, so that they are not computed again: a "
+        "file, or the folder of all shards",
+        "PATH",
     )
     # What is asked for.
     out: Path | None = argument(
@@ -55,6 +57,12 @@ class EmbedOptions(CommandOptions):
         "store the vectors: float32 (N, H), one row per line of the input. - is standard output, "
         "and the default if no other flag asks for anything",
         "FILE.npy",
+    )
+    shard: str | None = argument(
+        None,
+        "with --out DIR: compute shard I of N and store it in that folder, unless it is there. The "
+        "shards together are the vectors of one call, to the bit",
+        "I/N",
     )
     overwrite: bool = argument(
         False, "replace the file of --out, whoever wrote it. Files of --out are replaced anyway"
@@ -132,8 +140,22 @@ class EmbedOptions(CommandOptions):
         """Whether the vectors go to standard output."""
         return self.out == STREAM
 
+    @property
+    def part(self) -> Shard | None:
+        """The shard to compute, or None for all sentences."""
+        return None if self.shard is None else parse_shard(self.shard)
+
+    @property
+    def vector_file(self) -> Path | None:
+        """The file of the vectors: that of --out, or that of a shard in the folder of --out."""
+        if self.out is None or self.writes_to_stream or self.part is None:
+            return self.out
+        return self.out / self.part.file_name
+
     def check(self) -> None:
         check_effects(self)
+        if self.shard is not None:
+            check_shard(self)
         if self.query is not None:
             check_query(self.query)
         if self.overwrite and (self.out is None or self.writes_to_stream):
@@ -159,7 +181,10 @@ def check_request(request: EmbedOptions) -> None:
     if request.onnx:
         check_onnx_packages()
     if request.out is not None and not request.writes_to_stream:
-        check_out(request, request.out)
+        if request.part is not None:
+            check_parts(request.out, request.part)
+        assert request.vector_file is not None
+        check_out(request, request.vector_file)
     if request.export is not None:
         check_export(request.export)
 
@@ -235,9 +260,11 @@ def check_out(request: EmbedOptions, path: Path) -> None:
             f"--out is {path}, which is a folder; expected is the path of a file. Pass one such as "
             f"{path / 'vectors.npy'}."
         )
-    if not path.parent.is_dir():
+    folder = path.parent if request.shard is None else path.parent.parent
+    if not folder.is_dir():
         raise ValueError(
-            f"--out is {path}; there is no folder {path.parent}. Make it, or choose another folder."
+            f"--out is {request.out}; there is no folder {folder}. Make it, or choose another "
+            "folder."
         )
     # Standard input may be a file, too.
     source = Path("/dev/stdin") if request.input is None else request.input
@@ -249,6 +276,39 @@ def check_out(request: EmbedOptions, path: Path) -> None:
             f"--out is {path}; the vectors are stored as .npy, which numpy.load reads. Pass a name "
             f"such as {path.with_suffix('.npy')}."
         )
+
+
+def check_shard(request: EmbedOptions) -> None:
+    """Raise ValueError for --shard with a flag that asks for more than its own vectors."""
+    parse_shard(request.shard or "")
+    if request.out is None or request.writes_to_stream:
+        raise ValueError("--shard stores vectors in a folder; pass it as --out DIR.")
+    others = {
+        "--nearest": request.nearest,
+        "--query": request.query,
+        "--duplicates": request.duplicates or None,
+        "--export": request.export,
+    }
+    for flag, value in others.items():
+        if value is not None:
+            raise ValueError(
+                f"--shard computes a part of the vectors, and {flag} is another job; drop one of "
+                "the two. --vectors DIR reads the vectors of all shards."
+            )
+
+
+def check_parts(folder: Path, shard: Shard) -> None:
+    """Raise ValueError where a shard cannot be stored in a folder beside what it holds."""
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(f"--out is {folder}, which is a file; expected with --shard is a folder.")
+    if not folder.is_dir():
+        return
+    for other in shards_in(folder):
+        if other.total != shard.total:
+            raise ValueError(
+                f"--shard is {shard}; {folder} holds {other.file_name}, of another number of "
+                "shards. Pass another folder, or that number."
+            )
 
 
 def holds_vectors(path: Path) -> bool:

@@ -13,6 +13,7 @@ import io
 import json
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +22,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from contrastive.embed.shards import check_complete, shards_in
 from contrastive.embedder import Embedder
 from data.token_cache import DAMAGES
 from minbert.commands.files import write_atomically
+from minbert.commands.outputs import OVERWRITE
 
 Record = dict[str, Any]
 
@@ -92,7 +95,7 @@ def read_vectors(path: Path, sentences: Sequence[str], embedder: Embedder) -> tu
     Returns them, and how they were checked. Raises ValueError for vectors of another sentence or
     another model, pooling or length, and for a file that holds no such array.
     """
-    array, record = load(path)  # (N, H)
+    array, record = load_parts(path) if path.is_dir() else load(path)  # (N, H)
     if len(array) != len(sentences):
         raise ValueError(
             f"--vectors is {path} with {len(array):,} rows, and there are {len(sentences):,} "
@@ -167,6 +170,52 @@ def compare_some(path: Path, vectors: Tensor, sentences: Sequence[str], embedder
         f"{len(sentences):,} rows were compared with the model, and the others are taken as they "
         "are"
     )
+
+
+def is_stored(path: Path, expected: Record, overwrite: bool) -> bool:
+    """Whether the file of a shard holds its vectors already.
+
+    expected: its record, but for the digest of the vectors. ValueError where the file holds other
+    vectors, unless overwrite.
+    """
+    if overwrite or not path.exists():
+        return False
+    record: Record | None = None
+    with suppress(ValueError):
+        array, record = load(path)
+    if record is None or record.get("vectors") != digest_of_array(array):
+        raise ValueError(f"{path} is damaged. Pass {OVERWRITE} to compute this shard again.")
+    others = [name for name in expected if record.get(name) != expected[name]]
+    if others:
+        raise ValueError(
+            f"{path} holds the vectors of another call: its {', '.join(others)} differ. Pass "
+            f"another folder as --out, or {OVERWRITE} to compute this shard again."
+        )
+    return True
+
+
+def load_parts(folder: Path) -> tuple[np.ndarray, Record]:
+    """The vectors (N, H) of all shards in a folder, and one record for them.
+
+    Raises ValueError where a shard is missing or damaged, or where two are of different models.
+    """
+    arrays = []
+    whole: Record = {}
+    for path in check_complete(folder, shards_in(folder)):
+        array, record = load(path)
+        if record is None or record.get("vectors") != digest_of_array(array):
+            raise ValueError(f"--vectors: {path} is damaged. Remove it, and compute it again.")
+        sentences = [*whole.get("sentences", []), *record.get("sentences", [])]
+        kind = {name: record.get(name) for name in (*SHARED, "precision", "normalised")}
+        if whole and any(whole[name] != value for name, value in kind.items()):
+            raise ValueError(
+                f"--vectors: {path} was made with another model or other flags than the shards "
+                "before it. Remove it, and compute it again."
+            )
+        arrays.append(array)
+        whole = {**kind, "sentences": sentences}
+    array = np.concatenate(arrays)
+    return array, {**whole, "vectors": digest_of_array(array)}
 
 
 def load(path: Path) -> tuple[np.ndarray, Record | None]:

@@ -16,7 +16,8 @@ from torch import Tensor
 from contrastive.embed.export import GRAPH, TOKENIZER, export, export_graph
 from contrastive.embed.options import EmbedOptions
 from contrastive.embed.sentences import Sentence
-from contrastive.embed.stored_vectors import read_vectors, record_of, write_vectors
+from contrastive.embed.shards import BLOCK_SIZE, Shard
+from contrastive.embed.stored_vectors import is_stored, read_vectors, record_of, write_vectors
 from contrastive.embedder import Embedder, Neighbours, nearest, open_embedder, pairs_above
 from data.user_texts import one_line
 from minbert.commands.new_folders import new_folder, reserved
@@ -76,15 +77,19 @@ def compute_vectors(
     embedder: Embedder,
     sentences: Sequence[Sentence],
     log: Callable[[str], None],
+    name: str = "sentence {}",
 ) -> Tensor:
-    """The vectors (N, H) of the sentences: computed, or read from --vectors."""
+    """The vectors (N, H) of the sentences: computed, or read from --vectors.
+
+    name: of a sentence in an error, {} stands for its number.
+    """
     texts = [sentence.text for sentence in sentences]
     if request.vectors is not None:
         vectors, check = read_vectors(request.vectors, texts, embedder)
         log(f"vectors: {request.vectors}, {len(vectors):,} rows of {vectors.size(1)}, read")
         log(f"vectors: {check}")
         return vectors
-    vectors, num_cut = embedder.encode(texts)
+    vectors, num_cut = embedder.encode(texts, name=name)
     log(f"{len(sentences):,} sentences, {num_cut:,} of them cut to {embedder.max_length} tokens")
     return vectors
 
@@ -124,6 +129,35 @@ def write_export(
             log("this file cannot hold one setting: set tokenizer.encode_special_tokens = True")
 
 
+def write_shard(
+    request: EmbedOptions,
+    shard: Shard,
+    embedder: Embedder,
+    sentences: Sequence[Sentence],
+    log: Callable[[str], None],
+) -> None:
+    """Write the vectors of a shard, unless its file holds them. log: receives the notes."""
+    path = request.vector_file
+    assert path is not None
+    rows = shard.rows(len(sentences))
+    log(f"shard {shard}: sentences {rows.start + 1:,} to {rows.stop:,} of {len(sentences):,}")
+    own = sentences[rows.start : rows.stop]
+    record = {
+        **record_of([sentence.text for sentence in own], embedder),
+        "shard": str(shard),
+        "precision": embedder.precision,
+        "normalised": request.normalise,
+    }
+    if processes.from_first(lambda: is_stored(path, record, request.overwrite)):
+        log(f"vectors: {path} is complete already")
+        processes.leave()
+        return
+    vectors = compute_vectors(request, embedder, own, log, f"sentence {{}} of shard {shard}")
+    processes.leave()
+    write_vectors(path, vectors, request.normalise, record)
+    log(f"vectors: {path}, {len(vectors):,} rows of {vectors.size(1)}")
+
+
 def answers(
     request: EmbedOptions, sentences: Sequence[Sentence], log: Callable[[str], None]
 ) -> Iterator[str]:
@@ -142,9 +176,13 @@ def answers(
     )
     log("\n".join(notes))
 
-    if processes.count() > 1:
-        embedder = replace(embedder, shares_batches=True)
+    shares_batches = processes.count() > 1
+    embedder = replace(embedder, block_size=BLOCK_SIZE, shares_batches=shares_batches)
+    if shares_batches:
         processes.check_agreement(embedder.identity())
+    if request.part is not None:
+        write_shard(request, request.part, embedder, sentences, log)
+        return
 
     # The export needs no sentences.
     if request.export is not None and processes.number() == 0:

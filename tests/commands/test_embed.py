@@ -15,6 +15,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from contrastive.embed import shards, work
 from contrastive.embed.__main__ import main
 from contrastive.embedder import nearest, open_embedder
 
@@ -187,6 +188,54 @@ def test_vectors_of_a_model_without_a_pooler_are_read_back(command, tmp_path):
         torch.manual_seed(len(flags))
         code, _, err = command(*flags, model="minbert-mini")
         assert code == 0, err
+
+
+def test_shards_are_the_vectors_of_one_call(command, tmp_path, monkeypatch):
+    monkeypatch.setattr(shards, "BLOCK_SIZE", 2)
+    monkeypatch.setattr(work, "BLOCK_SIZE", 2)
+    parts = tmp_path / "parts"
+    assert command("--out", tmp_path / "whole.npy")[0] == 0
+    for shard in ("3/3", "1/3"):
+        assert command("--out", parts, "--shard", shard)[0] == 0
+    code, _, err = command("--vectors", parts, "--query", "a man")
+    assert code == 2 and "1 of 3 shards are missing" in err and "--shard 2/3" in err
+    assert command("--out", parts, "--shard", "2/3")[0] == 0
+
+    arrays = [np.load(path) for path in sorted(parts.iterdir())]
+    assert [len(array) for array in arrays] == [2, 2, 1]
+    assert np.concatenate(arrays).tobytes() == np.load(tmp_path / "whole.npy").tobytes()
+    answers = [
+        command("--vectors", path, "--nearest", 2)[1] for path in (parts, tmp_path / "whole.npy")
+    ]
+    assert answers[0] == answers[1] != ""
+
+
+def test_a_shard_is_computed_once_and_never_mixed_with_others(command, tmp_path, monkeypatch):
+    monkeypatch.setattr(shards, "BLOCK_SIZE", 2)
+    flags = ("--out", tmp_path, "--shard", "1/2")
+    assert "2 rows of" in command(*flags)[2]
+    (path,) = tmp_path.iterdir()
+    stored = path.read_bytes()
+    with monkeypatch.context() as patch:
+        patch.setattr(work, "compute_vectors", None)
+        code, _, err = command(*flags)
+        assert code == 0 and "is complete already" in err
+
+    for others, words in {
+        ("--normalise",): "its normalised differ",
+        ("--shard", "1/3"): "of another number of shards",
+        ("--shard", "2/9"): "Pass at most 3 shards",
+    }.items():
+        folder = tmp_path / "new" if "2/9" in others else tmp_path
+        code, _, err = command("--out", folder, "--shard", "1/2", *others)
+        assert code == 2 and words in err, err
+    code, _, err = command(*flags, content=b"the girl\n" + TEXT)
+    assert code == 2 and "its sentences differ" in err and path.read_bytes() == stored
+
+    path.write_bytes(stored[:200] + b"?" + stored[201:])
+    code, _, err = command(*flags)
+    assert code == 2 and "is damaged" in err
+    assert command(*flags, "--overwrite")[0] == 0 and path.read_bytes() == stored
 
 
 def test_vectors_of_something_else_are_noticed(command, tmp_path):
@@ -386,6 +435,9 @@ def test_sentences_that_are_refused(command, content, words, tmp_path):
         (["--duplicates", "--threshold", "nan"], ("--threshold is nan",)),
         (["--nearest", 1, "--threshold", 0.5], ("--threshold has no effect without --duplicates",)),
         (["--nearest", 1, "--duplicates"], ("--duplicates prints a table", "ask for one of them")),
+        (["--shard", "1/2"], ("pass it as --out DIR",)),
+        (["--shard", "3/2", "--out", "DIR/new"], ("from 1 to N",)),
+        (["--shard", "1/2", "--out", "DIR/new", "--query", "x"], ("--query is another job",)),
         (["--out", "DIR/new", "--vectors", "x"], ("--vectors has no effect without --nearest",)),
         (
             ["--out", "DIR/new", "--query", "x", "--vectors", "y"],

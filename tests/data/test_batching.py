@@ -263,6 +263,8 @@ def test_both_sentences_of_a_pair_count():
 
 def test_sorted_batches_start_with_the_longest():
     assert sorted_batches([3, 9, 5, 9, 1], 2) == [[1, 3], [2, 0], [4]]
+    # Of blocks of three, the second one has the same batches whatever stands in the first.
+    assert sorted_batches([3, 9, 5, 9, 1], 2, block_size=3) == [[1, 2], [0], [3, 4]]
 
 
 # --- text that the model does not know ------------------------------------------------------------
