@@ -36,11 +36,12 @@ def new_folder(folder: Path) -> Iterator[Path]:
     try:
         beside.mkdir(parents=True)
         yield beside
+        # From here on the folder itself says that the place is taken. A kill after the rename would
+        # leave the file.
+        remove_reservation(folder)
         # The system renames only to where nothing or an empty folder is.
         beside.rename(folder)
         flush_folder(folder.parent)
-        # From here on the folder itself says that the place is taken.
-        remove_reservation(folder)
     finally:
         shutil.rmtree(beside, ignore_errors=True)
 

@@ -304,10 +304,7 @@ def choose_tokenizer(run: PlainTextRun, vocab_size: int) -> BertTokenizer:
 
 def pretrain(run: PlainTextRun) -> None:
     """Train and write the folder, unless it is finished. ValueError for what cannot be used."""
-    record = run.folder / "run.json"
-    if record.is_file():
-        run_folder.tidy_up(run.folder)
-        terminal.say(f"{run.folder} is finished, there is nothing to resume; see {record}.")
+    if run_folder.is_finished(run.folder):
         return
     train(run)
     processes.end()

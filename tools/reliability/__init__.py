@@ -8,6 +8,7 @@ The files in reading order:
     workplace.py        The tiny model, table and runs that all trials read.
     trial.py            A trial, its outcome, and what counts as survived.
     kills.py            Processes that are stopped.
+    series.py           Commands that start runs of their own, stopped.
     disk.py             Disks that are full, fail, or cannot be written.
     mutations.py        Ways to damage the bytes of a file.
     damaged_files.py    Files that a command reads, damaged.

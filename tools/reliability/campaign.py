@@ -18,6 +18,7 @@ from tools.reliability import (
     downloads,
     extremes,
     kills,
+    series,
     together,
 )
 from tools.reliability.trial import Outcome, Part, Trial
@@ -27,6 +28,7 @@ PARTS: dict[str, Part] = {
     part.name: part
     for part in (
         kills.PART,
+        series.PART,
         disk.PART,
         damaged_files.PART,
         damaged_tables.PART,

@@ -7,7 +7,6 @@ the same bits as without the kill.
 from __future__ import annotations
 
 import random
-import shutil
 import signal
 from pathlib import Path
 from typing import NamedTuple
@@ -127,34 +126,33 @@ def continue_and_compare(workplace: Workplace, target: Target, folder: Path) -> 
     problem = complaint(ending)
     if problem:
         return f"given again: {problem}"
-    if ending.code == BAD_INPUT:
-        if not refuses_half_written(target, ending):
-            return f"given again: {last_line(ending)}"
-        # It names the half-written folder. The user removes that.
-        shutil.rmtree(folder)
-        prepare(target, folder)
-        ending = children.run(call_of(target, folder))
-        problem = complaint(ending, (DONE,))
-    if problem:
-        return f"given again: {problem}"
+    if ending.code != DONE and not was_complete(workplace, target, folder, ending):
+        return f"given again: {last_line(ending)}"
     return compare(workplace, target, folder, ending)
 
 
-def refuses_half_written(target: Target, ending: Ending) -> bool:
-    """Whether a command without --resume says that a folder is there already."""
-    words = ("exists", "not empty", "is there already")
-    return not target.is_training and any(word in ending.errors for word in words)
+def was_complete(workplace: Workplace, target: Target, folder: Path, ending: Ending) -> bool:
+    """Whether a command says that its new folder exists, and all of it is there.
+
+    It was killed when all was written. A folder that is not whole does not count.
+    """
+    if target.is_training or "exists" not in ending.errors:
+        return False
+    expected = workplace.undisturbed[target.name].facts
+    return facts_of(target, folder, expected["output"]) == expected
 
 
 def compare(workplace: Workplace, target: Target, folder: Path, ending: Ending) -> str:
-    """What differs from the target without a fault; "" if nothing."""
+    """What differs from the target without a fault; "" if nothing. ending: of the last command."""
     expected = dict(workplace.undisturbed[target.name].facts)
-    facts = facts_of(target, folder, ending.output)
-    if target.is_training:
-        # A run that is finished is not continued. Its results are whole without a report.
+    output = expected.get("output", "") if ending.code == BAD_INPUT else ending.output
+    facts = facts_of(target, folder, output)
+    # A run that is finished is not continued. Its results are whole without a page, and it names
+    # each page that is missing.
+    if target.is_training and "were not written" in ending.output:
         for name in ("run/report.html", "run/README.md"):
-            expected.pop(name, None)
-            facts.pop(name, None)
+            if name not in facts and Path(name).name in ending.output:
+                expected.pop(name, None)
     problem = differences(expected, facts)
     if not problem and workplace.is_changed():
         problem = "a file that it only reads has changed"

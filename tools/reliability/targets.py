@@ -113,6 +113,7 @@ def make_targets(places: Places) -> list[Target]:
         Target("ensemble", "multitask.ensemble", (first, second, "--out", "{}/joined")),
         Target("embed", "contrastive.embed", vectors, TEXT),
         Target("export", "multitask.export", model),
+        Target("embed --export", "contrastive.embed", (f"{first}/model", "--export", "{}/folder")),
         Target("pages", "tools.tables", ()),
     ]
 

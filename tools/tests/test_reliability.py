@@ -26,6 +26,7 @@ from tools.reliability import (
     extremes,
     kills,
     mutations,
+    series,
     soak,
 )
 from tools.reliability.__main__ import main
@@ -33,8 +34,9 @@ from tools.reliability.campaign import Done, plan, read_done, rows_of, seconds_l
 from tools.reliability.children import Call, Ending
 from tools.reliability.file_operations import KILL, Fault, watch
 from tools.reliability.soak import Sample
+from tools.reliability.targets import Target, differences, facts_of
 from tools.reliability.trial import Outcome, Trial, complaint
-from tools.reliability.workplace import Workplace, stamps
+from tools.reliability.workplace import Undisturbed, Workplace, stamps
 from tools.tables.preparations import count_faults, trials_of_faults
 from tools.tables.rows import Content
 
@@ -91,6 +93,41 @@ def test_a_kill_that_loses_a_page_is_found(workplace, tmp_path, monkeypatch):
     assert ending.code == -signal.SIGKILL
     problem = kills.continue_and_compare(workplace, target, tmp_path / "trial")
     assert "README.md differs" in problem
+
+
+def test_a_folder_that_exists_counts_only_if_all_of_it_is_there(workplace, tmp_path):
+    """The user has it, and reads "exists". The campaign removes nothing to go on."""
+    target = Target("ensemble", "multitask.ensemble", ())
+    exists = Ending("a", 2, "", "a: runs/a exists. Choose another folder.\n", 1.0, 1.0, 10**8)
+    (tmp_path / "joined").mkdir()
+    (tmp_path / "joined" / "ensemble.json").write_text("{}")
+    expected = facts_of(target, tmp_path, "a table")
+    workplace.undisturbed["ensemble"] = Undisturbed(expected, [], 1.0)
+    assert kills.was_complete(workplace, target, tmp_path, exists)
+    assert kills.compare(workplace, target, tmp_path, exists) == ""
+    assert not kills.was_complete(workplace, target, tmp_path, exists._replace(errors="a: bad"))
+    (tmp_path / "joined" / "ensemble.json").write_text("{")
+    assert not kills.was_complete(workplace, target, tmp_path, exists)
+    assert "ensemble.json differs" in kills.compare(workplace, target, tmp_path, exists)
+
+
+def test_what_a_series_leaves_is_compared_without_times(tmp_path):
+    places = [tmp_path / name for name in ("whole", "stopped")]
+    for place in places:
+        (place / "run" / "predictions").mkdir(parents=True)
+        (place / "run" / "predictions" / "sst-dev-output.csv").write_text("id,0")
+        (place / "run" / "log.csv").write_text(f"seconds\n{place.name}")
+        record = {"epochs": [], "best_step": 1, "scores": {}, "actual": place.name}
+        (place / "run" / "run.json").write_text(json.dumps(record))
+    whole = series.facts_of(places[0])
+    assert differences(whole, series.facts_of(places[1])) == ""
+    (places[1] / "run" / "predictions" / "sst-dev-output.csv").write_text("id,1")
+    (places[1] / "run" / ".log.csv.writing").touch()
+    found = differences(whole, series.facts_of(places[1]))
+    assert "run/.log.csv.writing is left over" in found and "sst-dev-output.csv differs" in found
+    table = "\tid\tsentence\tsentiment\n0\ta\tgood\t3\n1\tb\tbad\t0\n"
+    assert series.as_reviews(table, "train") == table.replace("\t3", "\t1")
+    assert series.as_reviews(table, "test") == table
 
 
 @pytest.mark.parametrize("number", [0, 1, 2, 3, 6, 14])
