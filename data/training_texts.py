@@ -41,14 +41,15 @@ TRIPLET_ADVICE = (
     "hard_neg, or anchor, positive and negative. Each row holds all three texts. Labelled pairs "
     "have the columns premise, hypothesis and label. Fix the file."
 )
+# The last names are those of MRPC.
 PAIR_ROLES = (
-    Role("", ("sentence1", "sentence_A", "question1", "text1", "anchor", "sent0")),
-    Role("", ("sentence2", "sentence_B", "question2", "text2", "positive", "sent1")),
+    Role("", ("sentence1", "sentence_A", "question1", "text1", "anchor", "sent0", "#1 String")),
+    Role("", ("sentence2", "sentence_B", "question2", "text2", "positive", "sent1", "#2 String")),
 )
 # The second names are those of SNLI and MNLI.
 PREMISE_ROLES = (Role("", ("premise", "sentence1")), Role("", ("hypothesis", "sentence2")))
 RELATION = Role("", ("gold_label", "label"))
-SCORE = Role("", ("score", "similarity", "relatedness_score", "is_duplicate", "label"))
+SCORE = Role("", ("score", "similarity", "relatedness_score", "is_duplicate", "label", "Quality"))
 SENTENCE_ROLES = (Role("", ("sentence", "text")),)
 
 RELATIONS = ("entailment", "neutral", "contradiction")

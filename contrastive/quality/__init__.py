@@ -2,9 +2,12 @@
 
 Reading order:
   options.py            The options of the command, and what is refused before any work.
+  files.py              The files of --pairs, --ranking and --senteval.
   untrained_vectors.py  Sentence vectors that need no training, to compare with the encoder's own.
   metrics.py            Correlations by subset, cosines by label, accuracy of a linear classifier.
   measurement.py        All numbers of one file, from its sentences to a record.
+  tasks.py              Classification by threshold, and ranking.
+  senteval.py           The protocol of SentEval: classifiers on frozen vectors.
   pair_map.py           A map of similar and dissimilar pairs by t-SNE.
   training_history.py   How the encoder was trained: stage.json as a chapter of the report.
   page.py               All other chapters of the report.

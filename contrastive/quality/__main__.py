@@ -3,7 +3,8 @@
 Nothing is trained. The command measures zero-shot STS under each convention, alignment and
 uniformity, and the distribution of cosines by label. --layers adds every hidden state under three
 poolings, --baselines adds vectors that need no training, and --transfer adds a linear classifier
-on the frozen vectors.
+on the frozen vectors. --pairs classifies pairs by a threshold, --ranking ranks answers, and
+--senteval runs the transfer tasks of that toolkit.
 
 It prints tables. --out keeps them as quality.json and quality.md. --report writes one HTML page
 with all figures: the heat map of the layers, cosines by label, a map of pairs, and the curves of
@@ -17,6 +18,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
+from contrastive.quality.files import read_others
 from contrastive.quality.options import QualityOptions, by_name, check_output_files
 from data.sentence_sets import read_labelled, read_pairs
 from minbert.commands.ending import exit_code
@@ -40,11 +42,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for name, path in by_name(request.transfer).items():
             transfer[name] = read_labelled(path, request.folds, names)
         terminal.say(*(content.summary for content in (*sets.values(), *transfer.values())))
+        others = read_others(request)
+        terminal.say(*others.summaries)
 
         terminal.doing("importing PyTorch")
         from contrastive.quality import work
 
-        work.report(request, sets, transfer)
+        work.report(request, sets, transfer, others)
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from data.senteval import READERS
 from data.tables.columns import ColumnNames
 from minbert.commands.options import AUTO, CommandOptions, argument, positional
 from minbert.commands.outputs import (
@@ -20,6 +21,7 @@ from minbert.commands.paths import check_writable, real_path
 
 MIN_LENGTH = 3  # [CLS], a token, [SEP]
 DEFAULT_FOLDS = 10
+ALL_TASKS = ",".join(READERS)
 DEFAULT_SEED = 11711
 TITLE_START = "Sentence vectors of "
 RECORD_START = '{\n  "model": '  # of quality.json
@@ -40,6 +42,34 @@ class QualityOptions(CommandOptions):
     )
     transfer: tuple[Path, ...] = argument(
         (), "classification files: columns sentence, and sentiment or label", "FILE..."
+    )
+    pairs: tuple[Path, ...] = argument(
+        (),
+        "labelled pairs, classified by their cosine: columns sentence1, sentence2, and label or "
+        "is_duplicate (1 or 0)",
+        "FILE...",
+    )
+    pairs_dev: tuple[Path, ...] = argument(
+        (),
+        "for each file of --pairs the pairs on which its threshold is found. Without them there is "
+        "only the average precision, which needs none",
+        "FILE...",
+    )
+    ranking: tuple[Path, ...] = argument(
+        (),
+        "candidate answers, ranked by their cosine with the question: columns question (or qtext), "
+        "answer (or atext), label (1 or 0)",
+        "FILE...",
+    )
+    senteval: Path | None = argument(
+        None, "the data folder of the toolkit SentEval: its transfer tasks by its protocol", "DIR"
+    )
+    senteval_tasks: str = argument(ALL_TASKS, f"some of {ALL_TASKS}; with --senteval", "NAMES")
+    classifier: str = argument(
+        "logistic",
+        "of --senteval: logistic regression, or a network with 50 hidden units (mlp), which takes "
+        "minutes to hours",
+        choices=("logistic", "mlp"),
     )
     text: str | None = argument(
         None,
@@ -79,7 +109,9 @@ class QualityOptions(CommandOptions):
         "scale of the labels; default: the whole numbers around those of each file",
         "LOW HIGH",
     )
-    folds: int = argument(DEFAULT_FOLDS, "parts of a --transfer file", low=2)
+    folds: int = argument(
+        DEFAULT_FOLDS, "parts of a --transfer file, and of a task of --senteval", low=2
+    )
     seed: int = argument(DEFAULT_SEED, "of the folds of --transfer", low=0, high=2**32 - 1)
     # How sentences become vectors.
     pooling: str = argument(
@@ -101,15 +133,27 @@ class QualityOptions(CommandOptions):
     batch_size: int = argument(32, "pairs or sentences encoded at once", low=1)
 
     @property
+    def others(self) -> list[Path]:
+        """What is measured beside --sets and --transfer."""
+        folder = [] if self.senteval is None else [self.senteval]
+        return [*self.pairs, *self.ranking, *folder]
+
+    @property
+    def task_names(self) -> list[str]:
+        """The tasks of --senteval."""
+        return self.senteval_tasks.split(",")
+
+    @property
     def column_names(self) -> ColumnNames:
         """The names of the columns that the user passed."""
         return ColumnNames(text=self.text, text_pair=self.text_pair, label=self.label)
 
     def check(self) -> None:
-        if not self.sets and not self.transfer:
+        if not (self.sets or self.transfer or self.others):
             raise ValueError(
-                "there is nothing to measure on; expected is --sets FILE... or --transfer FILE.... "
-                "Name some, such as --sets data/sample/sts-dev.csv."
+                "there is nothing to measure on; expected is --sets FILE..., --transfer FILE..., "
+                "--pairs FILE..., --ranking FILE... or --senteval DIR. Name some, such as --sets "
+                "data/sample/sts-dev.csv."
             )
         # A flag without an effect is refused: the user expects one.
         self.check_needed_flags()
@@ -136,14 +180,43 @@ class QualityOptions(CommandOptions):
                 "--text and --label would name columns of --sets and of --transfer; measure the "
                 "two in commands of their own."
             )
-        if not self.transfer and (self.folds, self.seed) != (DEFAULT_FOLDS, DEFAULT_SEED):
+        if self.column_names.are_given and self.others:
             raise ValueError(
-                "--folds and --seed have no effect without --transfer; add that or drop them."
+                "--text and --label name columns of --sets or of --transfer, and not of --pairs, "
+                "--ranking or --senteval; measure these in a command of their own."
             )
+        if not self.transfer and self.seed != DEFAULT_SEED:
+            raise ValueError("--seed has no effect without --transfer; add that or drop it.")
+        if not self.transfer and not self.senteval and self.folds != DEFAULT_FOLDS:
+            raise ValueError(
+                "--folds has no effect without --transfer or --senteval; add one or drop it."
+            )
+        self.check_others()
         if self.before and not self.report:
             raise ValueError(
                 "--before has no effect without --report, the page that shows its map; add that or "
                 "drop it."
+            )
+
+    def check_others(self) -> None:
+        """ValueError for what does not fit --pairs and --senteval."""
+        if len(self.pairs_dev) not in (0, len(self.pairs)):
+            raise ValueError(
+                f"--pairs-dev names {len(self.pairs_dev)} files and --pairs {len(self.pairs)}; "
+                "expected is one for each, in the same order."
+            )
+        if self.senteval is None:
+            if (self.senteval_tasks, self.classifier) != (ALL_TASKS, "logistic"):
+                raise ValueError(
+                    "--senteval-tasks and --classifier have no effect without --senteval; add that "
+                    "or drop them."
+                )
+            return
+        names = self.task_names
+        if not set(names) <= set(READERS) or len(set(names)) < len(names):
+            raise ValueError(
+                f"--senteval-tasks is '{self.senteval_tasks}'; it is some of {ALL_TASKS}, each "
+                "once."
             )
 
 
@@ -166,7 +239,8 @@ def check_output_files(request: QualityOptions) -> None:
     if request.overwrite and not outputs:
         raise ValueError(f"{OVERWRITE} has no effect without --out or --report. Drop it.")
     folders = [Path(request.model)]
-    check_outputs(outputs, [*request.sets, *request.transfer], folders, request.overwrite)
+    inputs = [*request.sets, *request.transfer, *request.pairs, *request.pairs_dev]
+    check_outputs(outputs, [*inputs, *request.ranking], folders, request.overwrite)
 
 
 def by_name(paths: Sequence[Path]) -> dict[str, Path]:

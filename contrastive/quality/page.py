@@ -70,6 +70,23 @@ ABOUT_TRANSFER = (
     "folds but one, and classifies that one. ± is the standard deviation over the folds. The "
     "majority is the share of the most common class. The encoder is not trained here."
 )
+ABOUT_PAIRS = (
+    "A pair counts as positive if the cosine of its two vectors reaches a threshold. The threshold "
+    "of the accuracy and that of F1 are the best ones of other pairs (--pairs-dev). The average "
+    "precision needs no threshold. Positives is the share of positive pairs."
+)
+ABOUT_RANKING = (
+    "The answers of a question are ranked by their cosine with it. MAP is the mean of the average "
+    "precision, MRR that of 1 / the rank of the first right answer, P@1 the share of questions "
+    "whose first answer is right, and nDCG@10 looks at the first ten answers. Questions without a "
+    "right answer, or with only right ones, are left out, as usual: {left_out}."
+)
+ABOUT_SENTEVAL = (
+    "The transfer tasks of SentEval (Conneau and Kiela 2018) by its protocol: a classifier on the "
+    "frozen vectors, whose strength is chosen on held-out rows. Accuracy is that of the test rows, "
+    "or of MR, CR, SUBJ and MPQA the mean over the folds. Of pairs, the features are |u - v| and "
+    "u * v. Classifier: {classifier}. Folds: {folds}."
+)
 NO_BEFORE = "--before MODEL adds a map of the encoder before training."
 NO_CORRELATION = (
     "{count} with fewer than three rows, or with only one label, have no correlation. The means "
@@ -88,6 +105,12 @@ def all_sections(record: Record) -> list[Section]:
         sections += training_sections(record["training"])
     if record["transfer"]:
         sections.append(transfer_section(record["transfer"]))
+    if "pairs" in record:
+        sections.append(pairs_section(record["pairs"]))
+    if "ranking" in record:
+        sections.append(ranking_section(record["ranking"]))
+    if "senteval" in record:
+        sections.append(senteval_section(record["senteval"]))
     return sections
 
 
@@ -396,6 +419,45 @@ def transfer_section(files: Record) -> Section:
         rows.append((name, *counts, majority, accuracy, str(record["folds"])))
     columns = heading_and_numbers("file", "rows", "classes", "majority", "accuracy", "folds")
     return Section("Transfer", ABOUT_TRANSFER, Table(columns, tuple(rows)), level=2)
+
+
+def pairs_section(files: Record) -> Section:
+    """The scores of --pairs, a row for each file."""
+    rows = []
+    for name, record in files.items():
+        share = f"{record['positives'] / record['rows']:.3f}"
+        names = ("average_precision", "accuracy", "f1")
+        numbers = [_number(record.get(score)) for score in names]
+        rows.append((name, f"{record['rows']:,}", share, *numbers))
+    titles = ("rows", "positives", "average precision", "accuracy", "F1")
+    table = Table(heading_and_numbers("file", *titles), tuple(rows))
+    return Section("Classification by threshold", ABOUT_PAIRS, table, level=2)
+
+
+def ranking_section(files: Record) -> Section:
+    """The scores of --ranking, a row for each file."""
+    names = ("MAP", "MRR", "P@1", "nDCG@10")
+    rows = []
+    left_out = []
+    for name, record in files.items():
+        rows.append((name, str(record["questions"]), *(_number(record[score]) for score in names)))
+        left_out.append(f"{record['without_right']} and {record['only_right']} questions of {name}")
+    table = Table(heading_and_numbers("file", "questions", *names), tuple(rows))
+    return Section("Ranking", ABOUT_RANKING.format(left_out=", ".join(left_out)), table, level=2)
+
+
+def senteval_section(tasks: Record) -> Section:
+    """The accuracies of --senteval, a row for each task and the mean."""
+    rows = []
+    for name, record in tasks.items():
+        count = f"{sum(record['rows'].values()):,}"
+        rows.append((name, count, _number(record["accuracy"]), _number(record.get("f1"))))
+    accuracies = [record["accuracy"] for record in tasks.values()]
+    if len(rows) > 1:
+        rows.append(("mean", NO_VALUE, _number(_mean(accuracies)), NO_VALUE))
+    prose = ABOUT_SENTEVAL.format(**next(iter(tasks.values())))
+    table = Table(heading_and_numbers("task", "rows", "accuracy", "F1"), tuple(rows))
+    return Section("SentEval", prose, table, level=2)
 
 
 def _number(value: float | None) -> str:

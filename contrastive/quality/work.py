@@ -8,10 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from contrastive.embedder import Embedder, open_embedder
+from contrastive.quality.files import OtherFiles
 from contrastive.quality.measurement import measure_set, measure_transfer
 from contrastive.quality.options import TITLE_START, QualityOptions
 from contrastive.quality.page import all_sections
 from contrastive.quality.pair_map import measure_map
+from contrastive.quality.senteval import measure_task
+from contrastive.quality.tasks import best_thresholds, classification_scores, classify, rank
 from contrastive.quality.training_history import read_training
 from data.sentence_sets import SentenceSet
 from minbert.commands.files import write_json
@@ -21,11 +24,14 @@ from minbert.training import runtime
 
 
 def report(
-    request: QualityOptions, sets: Mapping[str, SentenceSet], transfer: Mapping[str, SentenceSet]
+    request: QualityOptions,
+    sets: Mapping[str, SentenceSet],
+    transfer: Mapping[str, SentenceSet],
+    others: OtherFiles,
 ) -> None:
     """Measure the encoder on all files, write and print the report.
 
-    sets, transfer: the files by their names in tables.
+    sets, transfer, others: the files by their names in tables.
     """
     runtime.settle_memory()
     embedder, notes = open_embedder(
@@ -40,6 +46,7 @@ def report(
     )
     terminal.say(*notes)
     record = measure(request, sets, transfer, embedder, log=terminal.say)
+    record |= measure_others(request, others, embedder, log=terminal.say)
 
     terminal.doing("writing the report")
     title = f"{TITLE_START}{request.model}"
@@ -125,6 +132,34 @@ def measure(
         first = next(iter(sets))
         record["map"] = measure_map(map_embedders, first, sets[first])
     return record
+
+
+def measure_others(
+    request: QualityOptions, others: OtherFiles, embedder: Embedder, log: Callable[[str], None]
+) -> dict[str, Any]:
+    """Measure --pairs, --ranking and --senteval; returns their part of the record."""
+    pairs = {}
+    for name, content in others.pairs.items():
+        terminal.doing(f"classifying {name}")
+        cosines, labels = classify(embedder, content.pairs)
+        thresholds = None
+        if content.dev is not None:
+            thresholds = best_thresholds(*classify(embedder, content.dev))
+        scores = classification_scores(cosines, labels, thresholds)
+        of_dev = {} if thresholds is None else {"thresholds": thresholds._asdict()}
+        pairs[name] = {"rows": len(labels), "positives": int(labels.sum()), **of_dev, **scores}
+    ranking = {}
+    for name, ranked in others.ranking.items():
+        terminal.doing(f"ranking {name}")
+        ranking[name] = rank(embedder, ranked)
+    senteval = {}
+    for task in others.senteval:
+        started = time.perf_counter()
+        terminal.doing(f"{task.name}: {request.classifier} classifiers on its vectors")
+        senteval[task.name] = measure_task(embedder, task, request.classifier, request.folds)
+        log(f"{task.name}: {time.perf_counter() - started:.1f} s")
+    record = {"pairs": pairs, "ranking": ranking, "senteval": senteval}
+    return {name: content for name, content in record.items() if content}
 
 
 def _progress(name: str, record: Mapping[str, Any], max_length: int, started: float) -> str:

@@ -250,7 +250,7 @@ REFUSED = [
     ("--sets STS --device mps", "--device mps: torch"),
     (
         "--sets STS --folds 5",
-        "--folds and --seed have no effect without --transfer; add that or drop them.",
+        "--folds has no effect without --transfer or --senteval; add one or drop it.",
     ),
     (
         "--sets STS --report page.pdf",

@@ -29,6 +29,7 @@ ONLY_LINKED = (
     "contrastive/quality",
     "contrastive/train",
     "contrastive/embed",
+    "multitask/ensemble",
     "multitask/export",
     "course",
     "experiments",

@@ -1,0 +1,267 @@
+"""Classification by threshold, ranking and SentEval: numbers by hand, and slow loops."""
+
+import json
+
+import numpy as np
+import pytest
+
+from contrastive.quality.__main__ import main
+from contrastive.quality.senteval import (
+    INVERSE_STRENGTHS,
+    WEIGHT_DECAYS,
+    fit_logistic,
+    fit_mlp,
+    folds_of,
+    predict_parts,
+)
+from contrastive.quality.tasks import (
+    Thresholds,
+    best_thresholds,
+    classification_scores,
+    question_scores,
+    ranking_scores,
+)
+from data.ranking_sets import Question, read_ranking
+from data.senteval import read_task
+
+# --- classification by threshold ------------------------------------------------------------------
+
+
+def slow_scores(cosines, labels, threshold) -> tuple[float, float]:
+    """Accuracy and F1 of one threshold."""
+    hits = sum(c >= threshold and y for c, y in zip(cosines, labels, strict=True))
+    chosen = sum(c >= threshold for c in cosines)
+    right = sum((c >= threshold) == y for c, y in zip(cosines, labels, strict=True))
+    return right / len(labels), 2 * hits / (chosen + sum(labels))
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_no_threshold_is_better_than_the_best_one(seed):
+    """Every threshold that can make a difference is tried. Half of the cosines have ties."""
+    generator = np.random.default_rng(seed)
+    labels = generator.integers(0, 2, 40)
+    cosines = labels * 0.3 + generator.normal(size=40)
+    cosines = cosines.round(1) if seed % 2 else cosines
+    thresholds = best_thresholds(cosines, labels)
+    everything = [slow_scores(cosines, labels, t) for t in [*cosines, 9.0]]
+    assert slow_scores(cosines, labels, thresholds.accuracy)[0] == max(a for a, _ in everything)
+    best_f1 = max(f1 for _, f1 in everything)
+    assert slow_scores(cosines, labels, thresholds.f1)[1] == pytest.approx(best_f1)
+
+    scores = classification_scores(cosines, labels, thresholds)
+    assert scores["accuracy"] == pytest.approx(slow_scores(cosines, labels, thresholds.accuracy)[0])
+    assert scores["f1"] == pytest.approx(slow_scores(cosines, labels, thresholds.f1)[1])
+
+
+def test_the_threshold_comes_from_other_pairs():
+    """By hand: with .5, .9 and .6 are positive and .4 is not. Right are .9 and .4."""
+    cosines = np.array([0.9, 0.6, 0.4, 0.2])
+    labels = np.array([1, 0, 1, 0])
+    scores = classification_scores(cosines, labels, Thresholds(0.5, 0.3))
+    assert scores["accuracy"] == 0.5
+    assert scores["f1"] == pytest.approx(2 * 2 / (3 + 2))
+    # (1/1 + 2/3) / 2
+    assert scores["average_precision"] == pytest.approx(5 / 6)
+    assert set(classification_scores(cosines, labels, None)) == {"average_precision"}
+
+
+# --- ranking --------------------------------------------------------------------------------------
+
+
+def slow_ranking(cosines, is_right) -> dict[str, float]:
+    """The scores of a ranking without ties, from the definitions."""
+    order = sorted(range(len(cosines)), key=lambda place: -cosines[place])
+    hits = [is_right[place] for place in order]
+    precisions = [sum(hits[: n + 1]) / (n + 1) for n, hit in enumerate(hits) if hit]
+    gain = sum(hit / np.log2(n + 2) for n, hit in enumerate(hits[:10]))
+    ideal = sum(1 / np.log2(n + 2) for n in range(min(10, sum(hits))))
+    first = hits.index(True)
+    return {
+        "MAP": sum(precisions) / sum(hits),
+        "MRR": 1 / (first + 1),
+        "P@1": float(first == 0),
+        "nDCG@10": gain / ideal,
+    }
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_scores_of_a_question_are_those_of_the_definitions(seed):
+    generator = np.random.default_rng(seed)
+    cosines = generator.normal(size=15)
+    is_right = np.array([True, False, *generator.integers(0, 2, 13).astype(bool)])
+    expected = slow_ranking(cosines.tolist(), is_right.tolist())
+    assert question_scores(cosines, is_right) == pytest.approx(expected)
+
+
+def test_equal_vectors_gain_nothing():
+    """All cosines are equal: as if the right one of three came last, whatever its place."""
+    for place in range(3):
+        is_right = np.arange(3) == place
+        scores = question_scores(np.zeros(3), is_right)
+        assert (scores["MRR"], scores["P@1"]) == (pytest.approx(1 / 3), 0.0)
+        assert scores["MAP"] == pytest.approx(1 / 3)
+
+
+def test_questions_that_say_nothing_are_counted_and_left_out():
+    questions = [
+        Question("a", ["x", "y"], [True, False]),
+        Question("b", ["x", "y"], [False, False]),
+        Question("c", ["x"], [True]),
+    ]
+    scores = ranking_scores([np.array([0.9, 0.1]), np.zeros(2), np.zeros(1)], questions)
+    assert (scores["questions"], scores["without_right"], scores["only_right"]) == (1, 1, 1)
+    assert scores["MAP"] == 1.0, "the other two questions would lower or raise it"
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("qtext,label,atext\nwho,2,me\n", "line 2: the label is '2'"),
+        ("qtext,label,atext\nwho,1,me\nwho,1,you\n", "no question has both"),
+        ("text,label\nwho,1\n", "Expected are question, answer and label"),
+    ],
+)
+def test_files_of_answers_that_cannot_be_used(content, words, tmp_path):
+    path = tmp_path / "answers.csv"
+    path.write_text(content, encoding="utf-8")
+    with pytest.raises(ValueError, match=words):
+        read_ranking(path)
+
+
+# --- SentEval -------------------------------------------------------------------------------------
+
+
+def write_toolkit(folder) -> None:
+    """The files of CR, SST, TREC and MRPC in the toolkit's layout, with their odd bytes."""
+    folder = folder / "downstream"
+    words = ["one", "two words", "three more words", "four words are here"]
+    for name in ("CR", "SST/binary", "TREC", "MRPC"):
+        (folder / name).mkdir(parents=True)
+    for name, ending in (("custrev.pos", "caf\xe9 good"), ("custrev.neg", "bad\x85")):
+        lines = [f"{text} {ending}\n" for text in words * 5]
+        (folder / "CR" / name).write_bytes("".join(lines).encode("latin-1"))
+    for part in ("train", "dev", "test"):
+        lines = [f"{text} {'good' if n % 2 else 'bad'}\t{n % 2}\n" for n, text in enumerate(words)]
+        (folder / "SST" / "binary" / f"sentiment-{part}").write_text("".join(lines * 5))
+    for name in ("train_5500.label", "TREC_10.label"):
+        lines = [f"{('LOC:city', 'NUM:dist')[n % 2]} {text} ?\n" for n, text in enumerate(words)]
+        (folder / "TREC" / name).write_bytes("".join(lines * 5).encode("latin-1"))
+    for part in ("train", "test"):
+        lines = [f'{n % 2}\t1\t2\t"{text}\t{words[-n]} "x\r\n' for n, text in enumerate(words)]
+        text = "\ufeffQuality\t#1 ID\t#2 ID\t#1 String\t#2 String\r\n" + "".join(lines * 5)
+        (folder / "MRPC" / f"msr_paraphrase_{part}.txt").write_text(text, encoding="utf-8")
+
+
+def test_the_toolkits_files(tmp_path):
+    """Odd bytes stay in their line, and rows are sorted by words and then by label."""
+    write_toolkit(tmp_path)
+    tasks = {name: read_task(tmp_path, name) for name in ("CR", "SST", "TREC", "MRPC")}
+    sizes = {
+        name: {part: len(rows.labels) for part, rows in task.parts.items()}
+        for name, task in tasks.items()
+    }
+    assert sizes == {
+        "CR": {"train": 40},
+        "SST": {"train": 20, "dev": 20, "test": 20},
+        "TREC": {"train": 20, "test": 20},
+        "MRPC": {"train": 20, "test": 20},
+    }
+    rows = tasks["CR"].parts["train"]
+    keys = [(len(texts[0].split()), label) for texts, label in zip(*rows, strict=True)]
+    assert keys == sorted(keys)
+    assert any("caf\xe9" in texts[0] for texts in rows.texts)
+    assert tasks["MRPC"].is_pair and tasks["TREC"].classes == 2
+    with pytest.raises(ValueError, match="MR/rt-polarity.pos: No such file"):
+        read_task(tmp_path, "MR")
+
+
+def toy_rows(num_rows: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of two classes that a line nearly separates."""
+    generator = np.random.default_rng(seed)
+    labels = generator.permutation(np.arange(num_rows) % 2)
+    return generator.normal(size=(num_rows, 4)) + labels[:, None] * 1.5, labels
+
+
+def test_nested_folds_are_those_of_a_slow_loop():
+    """The strength of each fold is chosen inside its training rows, never on its test rows."""
+    features, labels = toy_rows(60, seed=1)
+    outcomes = predict_parts({"train": (features, labels)}, "logistic", 3)
+    for (train, test), (true, predicted) in zip(folds_of(labels, 3), outcomes, strict=True):
+        means = []
+        for strength in INVERSE_STRENGTHS["folds"]:
+            accuracies = []
+            for inner, held_out in folds_of(labels[train], 3):
+                inside = train[inner]
+                classifier = fit_logistic(features[inside], labels[inside], strength)
+                outside = train[held_out]
+                accuracies.append(classifier.score(features[outside], labels[outside]))
+            means.append(sum(accuracies) / 3)
+        strength = INVERSE_STRENGTHS["folds"][means.index(max(means))]
+        expected = fit_logistic(features[train], labels[train], strength)
+        assert (true == labels[test]).all()
+        assert (predicted == expected.predict(features[test])).all()
+
+
+@pytest.mark.parametrize("has_dev", [False, True])
+def test_a_test_file_is_never_trained_on(has_dev):
+    """Its labels may be anything: the predictions stay the same."""
+    parts = {"train": toy_rows(40, 2), "test": toy_rows(20, 3)}
+    if has_dev:
+        parts["dev"] = toy_rows(20, 4)
+    ((_, predicted),) = predict_parts(parts, "logistic", 2)
+    features, labels = parts["test"]
+    ((_, again),) = predict_parts({**parts, "test": (features, 1 - labels)}, "logistic", 2)
+    assert (predicted == again).all()
+    assert (predicted == labels).mean() > 0.8
+
+
+def test_the_network_learns_what_no_line_separates():
+    """Exclusive or: logistic regression must fail. The network must not forget its best round."""
+    generator = np.random.default_rng(0)
+    centres = generator.choice([-2.0, 2.0], size=(4000, 2))
+    features = centres + generator.normal(size=(4000, 2)) / 4
+    labels = (features[:, 0] * features[:, 1] > 0).astype(int)
+    held_out = features[3000:], labels[3000:]
+    network = fit_mlp(features[:3000], labels[:3000], WEIGHT_DECAYS[0], held_out)
+    assert network.score(*held_out) > 0.95
+    assert network.coefs_[0].shape == (2, 50)
+    assert fit_logistic(features[:3000], labels[:3000], 1.0).score(*held_out) < 0.7
+
+
+# --- the command ----------------------------------------------------------------------------------
+
+
+def test_the_command_measures_all_of_them(tiny_model, tmp_path, capsys, no_fsync):
+    write_toolkit(tmp_path)
+    pairs = tmp_path / "pairs.tsv"
+    lines = [f"a dog {n}\t{'a dog' if n % 2 else 'rain'} {n}\t{n % 2}" for n in range(12)]
+    pairs.write_text("\n".join(["sentence1\tsentence2\tlabel", *lines]), encoding="utf-8")
+    dev = tmp_path / "dev.tsv"
+    dev.write_text(pairs.read_text(encoding="utf-8"), encoding="utf-8")
+    answers = tmp_path / "answers.csv"
+    answers.write_text("qtext,label,atext\nwho,1,a dog\nwho,0,rain\n", encoding="utf-8")
+    flags = ["--pairs", pairs, "--pairs-dev", dev, "--ranking", answers, "--senteval", tmp_path]
+    flags += ["--senteval-tasks", "CR,MRPC", "--folds", 2, "--out", tmp_path / "out"]
+    assert main([str(tiny_model), *map(str, flags), "--device", "cpu"]) == 0
+    record = json.loads((tmp_path / "out" / "quality.json").read_text(encoding="utf-8"))
+    assert record["pairs"]["pairs"]["rows"] == 12
+    assert record["ranking"]["answers"]["questions"] == 1
+    assert set(record["senteval"]) == {"CR", "MRPC"}
+    assert "f1" in record["senteval"]["MRPC"] and "f1" not in record["senteval"]["CR"]
+    printed = capsys.readouterr().out
+    for title in ("Classification by threshold", "Ranking", "SentEval"):
+        assert title in printed
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (["--classifier", "mlp"], "have no effect without --senteval"),
+        (["--pairs-dev", "a", "b"], "--pairs-dev names 2 files and --pairs 0"),
+        (["--senteval", ".", "--senteval-tasks", "MR,XY"], "it is some of MR,CR"),
+        (["--ranking", "a.csv", "--label", "x"], "measure these in a command of their own"),
+    ],
+)
+def test_flags_without_an_effect(flags, words, tmp_path, capsys):
+    assert main(["minbert-mini", "--sets", "x.tsv", *flags]) == 2
+    assert words in capsys.readouterr().err
