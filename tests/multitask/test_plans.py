@@ -86,8 +86,9 @@ def test_a_new_plan_runs_through_the_main_job(flags, tmp_path, capsys, no_fsync)
     assert [cost["name"] for cost in record["predicted"]] == ["multitask", "second-round"]
     assert "== Stage second-round ==" in printed
     assert "second-round," in (folder / "log.csv").read_text("utf-8")
-    line = f"the second round brought {record['second_round']['gain']:.4f}\n\ndev "
+    line = f"\nthe second round brought {record['second_round']['gain']:.4f}\n"
     assert line in printed
+    assert printed.index(line) < printed.rindex("\ndev ")
 
     # What it leaves answers: the files are those of the saved model.
     opened = open_run(folder)
