@@ -23,7 +23,13 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 # The longest one first.
-LONGEST_FILES = ("test_end_to_end.py", "test_gpu.py", "test_processes.py", "test_runs.py")
+LONGEST_FILES = (
+    "test_end_to_end.py",
+    "test_lesson_functions.py",
+    "test_gpu.py",
+    "test_processes.py",
+    "test_runs.py",
+)
 SAMPLE_LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789.,?'-"
 
 # huggingface_hub reads this at its import, so it is set before any test module is loaded.

@@ -2,13 +2,17 @@
 
 `python -m tests.lesson_functions minbert/attention.py` breaks each function of a file, one at a
 time. Each time it runs the lesson tests that call the function, and says whether one of them fails.
-tests/system/test_lesson_functions.py does the same for all files.
+tests/system/test_lesson_functions.py starts it for all files.
+
+It forks for each function. A fork is only safe where no other thread runs, and workers of pytest
+have threads. So it runs in a process of its own.
 
 A broken function returns zeros in place of its numbers, and changes nothing in place.
 """
 
 from __future__ import annotations
 
+import argparse
 import importlib
 import inspect
 import json
@@ -57,6 +61,10 @@ NO_FORMULAS = {
     "rows_of",
     "loss_of_mnr",
 }
+
+
+# The negative control leaves this function as it is.
+CONTROL = ("minbert/attention.py", "mask_to_bias")
 
 
 def is_formula(name: str) -> bool:
@@ -253,13 +261,43 @@ def unnoticed(file: str, tests: Mapping[str, list[str]]) -> list[str]:
     return names
 
 
-def main(files: Sequence[str]) -> None:
-    """Print the functions whose break no test notices."""
+def copied_is_noticed(file: str, name: str, tests: list[str]) -> bool:
+    """The negative control: whether tests notice a function that does what it did before."""
+    function = functions_of(file)[name]
+
+    def replace_by_a_copy() -> int:
+        copy = FunctionType(function.__code__, function.__globals__)
+        replace_body(function, copy)
+        return run_tests(tests, [])
+
+    return in_child(replace_by_a_copy) != 0
+
+
+def check(files: Sequence[str]) -> dict[str, Any]:
+    """Break each function of some files. Returns the unnoticed ones, and the negative control."""
+    tests = find_lesson_tests(files)
+    result: dict[str, Any] = {"unnoticed": {file: unnoticed(file, tests[file]) for file in files}}
+    if CONTROL[0] in tests:
+        file, name = CONTROL
+        assert tests[file][name], "no lesson test calls the function of the negative control"
+        result["control"] = copied_is_noticed(file, name, tests[file][name][:3])
+    return result
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Print the functions whose break no test notices, or write all results as JSON."""
+    parser = argparse.ArgumentParser(description="Breaks the functions of lesson files.")
+    parser.add_argument("files", nargs="*", default=LESSON_FILES, help="default: all")
+    parser.add_argument("--json", type=Path, help="write the results to this file")
+    flags = parser.parse_args(arguments)
     os.chdir(ROOT)
-    for file, tests in find_lesson_tests(files).items():
-        for name in unnoticed(file, tests):
+    result = check(flags.files)
+    if flags.json:
+        flags.json.write_text(json.dumps(result), encoding="utf-8")
+    for file, names in result["unnoticed"].items():
+        for name in names:
             print(f"{file}: {name} can be broken, and all lesson tests pass")
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:] or LESSON_FILES)
+    main(sys.argv[1:])
