@@ -38,7 +38,7 @@ class Batch:
     input_ids: (R, T) int64.
     attention_mask: (R, T) int64, 1 for tokens and 0 for padding.
     sentence_ids: (R, T) int64, 1 for the second sentence of a row.
-    labels: (B,) float32, or None where the file has no labels.
+    labels: (B,) float32, or None where the file has no labels. (B, C) of rows with several labels.
     ids: the ids of the B examples.
     has_segments: whether the encoder reads the sentence ids, as BERT does and RoBERTa does not.
     """
@@ -219,11 +219,14 @@ def arrange_sentences(
 
 
 def labels_of(examples: Sequence[Example]) -> torch.Tensor | None:
-    """Return the labels (B,) float32, or None where an example has none."""
-    labels = [example.label for example in examples]
+    """Return the labels (B,) float32, or None where an example has none.
+
+    Rows that may have several labels give (B, C), 1 for each class that a row has.
+    """
+    labels = [example.answer for example in examples]
     if None in labels:
         return None
-    return torch.tensor(labels, dtype=torch.float32)  # (B,)
+    return torch.tensor(labels, dtype=torch.float32)  # (B,) or (B, C)
 
 
 def length_grouped_batches(

@@ -22,7 +22,7 @@ def draw_dev(table: Table, spec: TaskSpec, request: TaskRequest) -> dict[str, Ta
     on the texts and the seed, and not on the order of the rows.
     """
     # Equal texts in training and dev would flatter the score.
-    groups = group_by_texts(table.examples)
+    groups = group_by_texts(table.examples, spec)
     dev_texts: set[tuple[str, ...]] = set()
     for stratum in strata_of(groups, spec):
         drawn = sorted(stratum, key=lambda texts: draw_key(texts, request.split_seed))
@@ -51,12 +51,31 @@ def draw_dev(table: Table, spec: TaskSpec, request: TaskRequest) -> dict[str, Ta
     }
 
 
-def group_by_texts(examples: Sequence[Example]) -> dict[tuple[str, ...], float]:
-    """The different texts, each with the label of its first row."""
+def group_by_texts(examples: Sequence[Example], spec: TaskSpec) -> dict[tuple[str, ...], float]:
+    """The different texts, each with the label of its first row.
+
+    Of a row with several labels, it is the rarest of them, so that both parts have it.
+    """
+    counts = count_labels(examples, spec)
     groups: dict[tuple[str, ...], float] = {}
     for example in examples:
-        groups.setdefault(example.texts, example.label or 0.0)
+        label = example.label or 0.0
+        if example.label_set is not None:
+            numbers = [number for number, value in enumerate(example.label_set) if value]
+            label = float(min(numbers, key=lambda number: counts[number], default=-1))
+        groups.setdefault(example.texts, label)
     return groups
+
+
+def count_labels(examples: Sequence[Example], spec: TaskSpec) -> Counter[int]:
+    """How many rows each class has. A row with several labels counts for each of them."""
+    counts: Counter[int] = Counter()
+    for example in examples:
+        if example.label_set is not None:
+            counts.update(number for number, value in enumerate(example.label_set) if value)
+        elif not spec.is_regression:
+            counts[int(example.label or 0)] += 1
+    return counts
 
 
 def strata_of(groups: dict[tuple[str, ...], float], spec: TaskSpec) -> list[list[tuple[str, ...]]]:
@@ -87,7 +106,7 @@ def describe_labels(examples: Sequence[Example], spec: TaskSpec) -> str:
     """How many dev rows each class has, such as ": 5 no, 7 yes"."""
     if spec.is_regression:
         return ""
-    counts = Counter(int(example.label or 0) for example in examples)
+    counts = count_labels(examples, spec)
     listed = []
     for number, name in enumerate(spec.label_names):
         listed.append(f"{counts[number]:,} {quoted(name)}")

@@ -36,12 +36,21 @@ BUILT_IN_FILES = COURSE_FILES | {"cfimdb": CFIMDB_FILES}
 
 @dataclass(frozen=True)
 class Example:
-    """One row of a task: a sentence or a pair, and its label (None in a test file)."""
+    """One row of a task: a sentence or a pair, and its label (None in a test file).
+
+    label_set: in place of the label, of a task whose rows have several: for each class 1 or 0.
+    """
 
     id: str
     sentence_1: str
     sentence_2: str | None
     label: float | None
+    label_set: tuple[float, ...] | None = None
+
+    @property
+    def answer(self) -> float | tuple[float, ...] | None:
+        """The label, or the labels of a row that may have several. None in a test file."""
+        return self.label if self.label_set is None else self.label_set
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -60,6 +69,7 @@ class Format:
         a leaderboard's file.
     has_limits: whether a number outside low to high is refused.
     dropped_labels: rows with these labels are dropped and counted.
+    separator: the sign between the labels of a row that may have several. "": a row has one label.
     """
 
     name: str
@@ -73,6 +83,7 @@ class Format:
     is_course: bool = True
     has_limits: bool = True
     dropped_labels: tuple[str, ...] = ()
+    separator: str = ""
 
     @property
     def is_pair(self) -> bool:
@@ -88,7 +99,8 @@ class Format:
     def label_rule(self) -> str:
         """The allowed labels in words, such as "SST labels are whole numbers 0 to 4"."""
         if self.classes:
-            return f"{self.title} labels are {list_names(self.classes)}"
+            rule = f"{self.title} labels are {list_names(self.classes)}"
+            return f"{rule}, with '{self.separator}' between several" if self.separator else rule
         if not self.has_limits:
             return f"{self.title} labels are numbers"
         kind = "whole numbers " if self.is_integer else ""

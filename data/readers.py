@@ -25,7 +25,7 @@ from data.examples import CFIMDB_FILES, ID_COLUMN, Example, Format, Table, label
 from data.tables.columns import ColumnNames
 from data.tables.delimited import note_on_backslashes
 from data.tables.headers import name_by_position
-from data.tables.label_notes import HIDDEN_LABELS
+from data.tables.label_notes import HIDDEN_LABELS, parts_of
 from data.tables.numbers import parse_number
 from data.tables.reader import read_table
 from data.tables.rows import FORMULA_ERRORS, EmptyTable, Layout, RawTable, Row
@@ -181,6 +181,11 @@ def empty_file(path: str | Path, state: str, is_course: bool = True) -> ValueErr
     )
 
 
+def labels_in(text: str, separator: str) -> list[str]:
+    """The labels in a field, each once. A field that is the separator alone has none."""
+    return list(dict.fromkeys(label_text(part) for part in parts_of(text, separator)))
+
+
 # --- a row -> an example --------------------------------------------------------------------------
 
 
@@ -216,7 +221,10 @@ class RowParser:
             return Example(row_id, first, second, None)
         if not all(values):
             raise self.empty_values(values)
-        return Example(row_id, first, second, self.parse_label(values[num_sentences]))
+        label = values[num_sentences]
+        if self.format.separator:
+            return Example(row_id, first, second, None, self.parse_label_set(label))
+        return Example(row_id, first, second, self.parse_label(label))
 
     def id_of(self, row: Row) -> str:
         """Return the id of a row, or its line where the file has no ids.
@@ -247,6 +255,13 @@ class RowParser:
         names = (*self.format.text_columns, "label")
         empty = [name for name, value in zip(names, values, strict=True) if not value]
         return BadRow(f"empty {' and '.join(empty)}", is_empty=True)
+
+    def parse_label_set(self, text: str) -> tuple[float, ...]:
+        """Return for each class 1 or 0, of a row with several labels. Raises BadRow as below."""
+        if label_text(text) in self.format.dropped_labels:
+            raise BadRow(f"label '{text}', which drop_labels= names", is_empty=True)
+        numbers = {self.parse_class(part) for part in labels_in(text, self.format.separator)}
+        return tuple(float(number in numbers) for number in range(len(self.format.classes)))
 
     def parse_label(self, text: str) -> float:
         """Return the label of a row. Raises BadRow where it is no number or not an allowed one."""

@@ -31,6 +31,7 @@ KEYS = (
     "label",
     "id",
     "kind",
+    "separator",
     "labels",
     "drop_labels",
     "low",
@@ -54,6 +55,7 @@ class TaskRequest:
 
     dev: the path of a file. dev_share: the share of the training rows that are dev instead.
     drop_labels: rows with these labels are dropped and counted.
+    separator: the sign between several labels of a row.
     """
 
     name: str
@@ -66,6 +68,7 @@ class TaskRequest:
     label: str | None = None
     id: str | None = None
     kind: str | None = None
+    separator: str = ""
     labels: tuple[str, ...] = ()
     drop_labels: tuple[str, ...] = ()
     low: float | None = None
@@ -231,9 +234,9 @@ def parse_dev(place: str, values: Mapping[str, str]) -> dict[str, Any]:
 
 
 def parse_kind(place: str, values: Mapping[str, str]) -> dict[str, Any]:
-    """The values of kind, labels, low, high, loss and metric."""
-    parsed: dict[str, Any] = {}
-    kind = values.get("kind")
+    """The values of kind, separator, labels, low, high, loss and metric."""
+    parsed = parse_separator(place, values)
+    kind = parsed.get("kind", values.get("kind"))
     if kind is not None:
         check_choice(place, "kind", kind, tuple(KINDS))
         parsed["kind"] = kind
@@ -264,6 +267,19 @@ def parse_kind(place: str, values: Mapping[str, str]) -> dict[str, Any]:
     check_measures(place, parsed.get("kind"), values)
     parsed |= {key: values[key] for key in ("loss", "metric") if key in values}
     return parsed
+
+
+def parse_separator(place: str, values: Mapping[str, str]) -> dict[str, Any]:
+    """The value of separator, with the only kind whose rows have something to separate."""
+    if "separator" not in values:
+        return {}
+    kind = values.get("kind", "multilabel")
+    if kind != "multilabel":
+        raise ValueError(
+            f"{place}: separator= stands between several labels of a row, and a row of kind={kind} "
+            "has one. Say kind=multilabel, or drop separator=."
+        )
+    return {"separator": values["separator"], "kind": kind}
 
 
 def parse_limits(place: str, values: Mapping[str, str]) -> dict[str, float]:

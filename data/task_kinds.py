@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from data.examples import label_text, list_names
+from data.readers import labels_in
 from data.tables.label_notes import MISSING_LABELS, joined_labels
 from data.tables.numbers import parse_number
 from data.tables.rows import RawTable, Row
@@ -108,7 +109,7 @@ def check_dropped(table: RawTable, column: int, request: TaskRequest) -> None:
 
 def check_thousands(labels: Labels, column: int, request: TaskRequest) -> None:
     """Raise ValueError where the labels have signs between thousands, and may be numbers."""
-    if request.labels or request.kind in ("classes", "binary"):
+    if request.labels or request.kind in ("classes", "binary", "multilabel"):
         return
     are_numbers = all(NUMBER_SHAPE.fullmatch(text) for text in labels.texts)
     fault = thousands_fault(labels.table, column)
@@ -142,6 +143,8 @@ def choose_kind(labels: Labels, request: TaskRequest) -> KindChoice:
             f"{labels.place}: it holds {found}, and --task {request.name} says kind=binary, which "
             "has two. Pass kind=classes, or another column as label=."
         )
+    if request.kind == "multilabel":
+        return KindChoice("multilabel", "as --task says")
     if request.kind is not None:
         kind: Kind = "binary" if request.kind == "binary" else "classes"
         check_repeated(labels, request)
@@ -240,7 +243,8 @@ def check_repeated(labels: Labels, request: TaskRequest) -> None:
         if joined is not None:
             example = joined.labels[0][:40]
             advice = (
-                f"It seems to be several labels, with '{joined.separator}' between them. {advice}"
+                f"It seems to be several labels, with '{joined.separator}' between them: then say "
+                f'kind=multilabel,separator="{joined.separator}". {advice}'
             )
         raise ValueError(
             f"{labels.place}: it holds {num_labels:,} different labels in {len(labels):,} rows, "
@@ -289,4 +293,60 @@ def check_names(labels: Labels, names: Sequence[str], request: TaskRequest) -> N
         raise ValueError(
             f"{labels.place}: no training row has the label '{unused[0]}', which labels= in --task "
             f"{request.name} names. A class without rows cannot be trained. Drop the name."
+        )
+
+
+# --- several labels in a row ----------------------------------------------------------------------
+
+
+def choose_separator(labels: Labels, request: TaskRequest) -> str:
+    """The sign between the labels of a row: that of --task, or the one that the fields show.
+
+    Raises ValueError where no field holds it: then each row has one label.
+    """
+    joined = joined_labels(labels.counts)
+    separator = request.separator or (joined.separator if joined is not None else "")
+    if not separator:
+        raise ValueError(
+            f"{labels.place}: --task {request.name} says kind=multilabel, and no sign between "
+            "several labels was found. Name it with separator=, such as separator=|. If each row "
+            "has one label, say kind=classes."
+        )
+    if not any(separator in text for text in labels.counts):
+        raise ValueError(
+            f"{labels.place}: no label holds '{separator}', the separator= of --task "
+            f"{request.name}, such as '{labels.texts[0][:40]}'. Name another sign. If each row has "
+            "one label, say kind=classes."
+        )
+    return separator
+
+
+def split_labels(labels: Labels, separator: str) -> Labels:
+    """The labels of all rows, one by one: a row comes once for each of its labels."""
+    rows = []
+    texts = []
+    for row, text in zip(labels.rows, labels.texts, strict=True):
+        for part in labels_in(text, separator):
+            rows.append(row)
+            texts.append(part)
+    return Labels(labels.place, labels.table, tuple(rows), tuple(texts))
+
+
+def check_several(labels: Labels, request: TaskRequest) -> None:
+    """Raise ValueError for labels that cannot be learned: one alone, or too many for the rows.
+
+    labels: one by one, as split_labels gives them.
+    """
+    num_labels = len(labels.counts)
+    if num_labels < 2:
+        raise ValueError(
+            f"{labels.place}: its rows hold {num_labels} label; a task with several labels needs "
+            f"two at least. Name another column with label= in --task {request.name}."
+        )
+    if len(labels) < 2 * num_labels:
+        rarest = min(labels.counts, key=lambda text: (labels.counts[text], text))
+        raise ValueError(
+            f"{labels.place}: it holds {num_labels:,} different labels, and most of them in one "
+            f"row only, such as '{rarest[:40]}'. A label needs several rows. Check label= and "
+            f"separator= in --task {request.name}."
         )

@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple, TypeVar
 
 from data.examples import CFIMDB, PARA, SST, STS, TRAINING_FORMATS, Format
 
-Kind = Literal["classes", "binary", "score"]
+Kind = Literal["classes", "binary", "multilabel", "score"]
 
 
 class KindNames(NamedTuple):
@@ -28,6 +28,11 @@ METRICS_OF_CLASSES = ("accuracy", "macro_f1", "matthews")
 KINDS: dict[str, KindNames] = {
     "classes": KindNames("one of several classes", ("cross_entropy",), METRICS_OF_CLASSES),
     "binary": KindNames("one of two classes", ("binary_cross_entropy",), METRICS_OF_CLASSES),
+    "multilabel": KindNames(
+        "any number of several labels",
+        ("binary_cross_entropy",),
+        ("micro_f1", "macro_f1", "exact_match"),
+    ),
     "score": KindNames("a number", ("mse", "mae"), ("pearson", "spearman")),
 }
 
@@ -59,7 +64,7 @@ class TaskSpec:
     @property
     def num_outputs(self) -> int:
         """Outputs per example. Several come as (B, C), one comes as (B,)."""
-        return len(self.label_names) if self.kind == "classes" else 1
+        return len(self.label_names) if self.kind in ("classes", "multilabel") else 1
 
     @property
     def start(self) -> float:
@@ -77,6 +82,11 @@ class TaskSpec:
         return self.kind == "score"
 
     @property
+    def is_multilabel(self) -> bool:
+        """Whether a row may have several labels, or none."""
+        return self.kind == "multilabel"
+
+    @property
     def is_built_in(self) -> bool:
         """Whether it is a task of the course, whose predictions go into a leaderboard's file."""
         return self.format.is_course
@@ -85,7 +95,7 @@ class TaskSpec:
     def has_order(self) -> bool:
         """Whether its classes have an order, such as the five of SST."""
         has_numbers = all(name.lstrip("-").isdecimal() for name in self.label_names)
-        return self.is_built_in or has_numbers
+        return self.is_built_in or (has_numbers and not self.is_multilabel)
 
 
 # --- the built-in tasks ---------------------------------------------------------------------------

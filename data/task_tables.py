@@ -14,7 +14,7 @@ from typing import NamedTuple
 from data.dev_rows import draw_dev
 from data.examples import Format, Table, label_text, list_names
 from data.options import DataOptions
-from data.readers import open_table, read_examples
+from data.readers import labels_in, open_table, read_examples
 from data.tables.columns import Role, find_columns, positions_of
 from data.tables.label_notes import HIDDEN_LABELS, notes_on_labels
 from data.tables.numbers import parse_number
@@ -23,10 +23,13 @@ from data.task_flags import TaskRequest
 from data.task_kinds import (
     KindChoice,
     Labels,
+    check_several,
     check_thousands,
     choose_kind,
+    choose_separator,
     order_classes,
     read_labels,
+    split_labels,
 )
 from data.task_specs import BUILT_IN, KINDS, TaskSpec
 
@@ -79,6 +82,10 @@ def resolve_task(request: TaskRequest) -> Resolved:
         answers = f"{format.low:g} to {format.high:g}"
         label_names: tuple[str, ...] = ()
     else:
+        if choice.kind == "multilabel":
+            format = replace(format, separator=choose_separator(labels, request))
+            labels = split_labels(labels, format.separator)
+            check_several(labels, request)
         label_names, order = order_classes(labels, request)
         format = replace(format, classes=label_names, high=len(label_names) - 1)
         answers = f"{list_names(label_names)} ({order})"
@@ -219,5 +226,6 @@ def mark_for_labels(path: str, format: Format) -> str | None:
 def is_label(text: str, format: Format) -> bool:
     """Whether a text is a class of the task, or a number between its lowest and highest score."""
     if format.classes:
-        return text in {label_text(name) for name in format.classes}
+        texts = labels_in(text, format.separator) if format.separator else [text]
+        return set(texts) <= {label_text(name) for name in format.classes}
     return format.low <= parse_number(text) <= format.high

@@ -24,7 +24,7 @@ from minbert.reporting import terminal
 from minbert.training import processes
 from multitask.command_options import PredictOptions
 from multitask.predictor import Predictor
-from multitask.probabilities import decode, votes_by_class
+from multitask.probabilities import confidences, decode, votes_by_class
 from multitask.saved_run import Record, all_tasks, check_trained, read_record
 from multitask.tasks import Task
 from multitask.user_rows import to_examples
@@ -112,7 +112,7 @@ def printed_cells(answer: Answer, has_probabilities: bool) -> list[list[str]]:
     if task.is_regression:
         return [[f"{prediction:.4g}"] for prediction in answer.predictions]
     cells = []
-    confidence = votes_by_class(answer.votes).max(axis=1)
+    confidence = confidences(answer.votes, task.is_multilabel)
     for prediction, share in zip(answer.predictions, confidence, strict=True):
         # A task of the course is known by the numbers of its classes.
         number = [f"{prediction:.0f}"] if task.is_built_in else []
@@ -195,10 +195,10 @@ def answer_columns(answer: Answer, has_probabilities: bool) -> list[AnswerColumn
         values = [f"{value:.4g}" for value in answer.predictions]
         return [AnswerColumn("prediction", values, is_number=True)]
     by_class = votes_by_class(answer.votes)  # (N, C)
-    names = [task.label_names[int(label)] for label in answer.predictions]
+    names = [task.label_text(label) for label in answer.predictions]
     columns = [
         AnswerColumn("prediction", names, is_number=False),
-        probability_column("confidence", by_class.max(axis=1)),
+        probability_column("confidence", confidences(answer.votes, task.is_multilabel)),
     ]
     if has_probabilities:
         for label, name in enumerate(task.label_names):

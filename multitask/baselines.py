@@ -46,7 +46,7 @@ def repeated_rows(tables: Tables, tasks: Tasks = TASKS) -> str:
 def majority_predictions(
     task: Task, train: Sequence[Example], dev: Sequence[Example]
 ) -> np.ndarray:
-    """One answer to every row, float32 (N,).
+    """One answer to every row, float32 (N,), or (N, C) of several labels.
 
     The answer is the most frequent training label, the lower one in a tie. For a regression it is
     the mean label, and the score is 0.0 by definition (see tasks.pearson).
@@ -54,9 +54,10 @@ def majority_predictions(
     train: labelled examples. dev: N examples.
     """
     labels = answers_of(task, train)
-    values, counts = np.unique(labels, return_counts=True)  # ascending
+    # Of several labels, it is the most frequent set of them.
+    values, counts = np.unique(labels, axis=0, return_counts=True)  # ascending
     answer = labels.mean() if task.is_regression else values[counts.argmax()]
-    return np.full(len(dev), answer, dtype=np.float32)
+    return np.full((len(dev), *labels.shape[1:]), answer, dtype=np.float32)
 
 
 def tfidf_predictions(
@@ -78,6 +79,7 @@ def tfidf_predictions(
     # Imported late: scikit-learn takes a second.
     from sklearn.feature_extraction.text import TfidfVectorizer
     from sklearn.linear_model import LogisticRegression, Ridge
+    from sklearn.multiclass import OneVsRestClassifier
 
     train = evenly_spaced(train, max_training_rows)
     labels = answers_of(task, train)
@@ -95,6 +97,8 @@ def tfidf_predictions(
     # newton-cg reaches the optimum of lbfgs, the default, in a tenth of its seconds here. It draws
     # nothing at random.
     model = Ridge(solver="lsqr") if task.is_regression else LogisticRegression(solver="newton-cg")
+    if task.is_multilabel:
+        model = OneVsRestClassifier(model)  # one for each label
     model.fit(tfidf_features(vectorizer, train), labels)
     return model.predict(tfidf_features(vectorizer, dev)).astype(np.float32)
 
@@ -116,6 +120,7 @@ def vectors_predictions(
     """
     # Imported late: scikit-learn takes a second.
     from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
+    from sklearn.multiclass import OneVsRestClassifier
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
@@ -126,6 +131,8 @@ def vectors_predictions(
     model = LogisticRegression(max_iter=1000)
     if task.is_regression:
         model = LinearRegression() if task.is_pair else Ridge()
+    if task.is_multilabel:
+        model = OneVsRestClassifier(model)  # one for each label
     model = make_pipeline(StandardScaler(), model)
     model.fit(vector_features(task, train, encode), labels)
     return model.predict(vector_features(task, dev, encode)).astype(np.float32)
@@ -160,6 +167,6 @@ def tfidf_features(vectorizer: TfidfVectorizer, examples: Sequence[Example]) -> 
 
 
 def answers_of(task: Task, examples: Sequence[Example]) -> np.ndarray:
-    """The labels, float32 (N,). A probability counts as its class."""
+    """The labels, float32 (N,), or (N, C) of several. A probability counts as its class."""
     labels = labels_of(examples)
     return labels if task.is_regression else labels.round()

@@ -115,7 +115,7 @@ def read_runs(folders: Sequence[Path]) -> Compared:
 
 
 def read_values(path: Path, task: Task, examples: Sequence[Example]) -> np.ndarray:
-    """The predictions in a file, float32 (N,), in the order of the rows."""
+    """The predictions in a file, float32 (N,) or (N, C), in the order of the rows."""
     ids = [example.id for example in examples]
     if task.is_built_in:
         by_id = verify_predictions(path, task, ids, is_dev=True)
@@ -125,11 +125,21 @@ def read_values(path: Path, task: Task, examples: Sequence[Example]) -> np.ndarr
     rows = [row.fields for row in read_table(path).rows]
     if [fields[0] for fields in rows] != [safe_cell(row_id) for row_id in ids]:
         raise ValueError(f"{path}: its ids are not those of the dev rows. Start the run anew.")
-    class_of = {safe_cell(name): number for number, name in enumerate(task.label_names)}
     texts = [fields[1] for fields in rows]
+    if task.is_multilabel:
+        label_sets = [read_label_set(text, task) for text in texts]
+        return np.array(label_sets, dtype=np.float32)
+    class_of = {safe_cell(name): number for number, name in enumerate(task.label_names)}
     if task.is_regression:
         return np.array([float(text) for text in texts], dtype=np.float32)
     return np.array([class_of[text] for text in texts], dtype=np.float32)
+
+
+def read_label_set(text: str, task: Task) -> list[bool]:
+    """For each label of the task whether a cell of the predictions names it."""
+    names = text.split(task.format.separator)
+    # A sign before the first name keeps a spreadsheet from reading a formula.
+    return [name in names or safe_cell(name) == names[0] for name in task.label_names]
 
 
 def read_files(paths: Sequence[Path], options: CompareOptions) -> Compared:

@@ -96,7 +96,7 @@ def score_training_rows(
         task = model.tasks[name]
         labels = labels_of(task_rows.examples)
         usable = np.arange(len(labels))
-        if not task.is_regression:
+        if task.kind in ("classes", "binary"):
             usable = usable[labels % 1 == 0]
         places = evenly_spaced(range(len(usable)), options.num_scored_rows(len(usable)))
         chosen = usable[list(places)]

@@ -89,10 +89,11 @@ def resample(
 ) -> np.ndarray:
     """The scores of K runs on resampled rows, float64 (R, K). All runs get the same resamples.
 
-    metric_name: of multitask.tasks.METRICS. predictions: (K, N). labels, groups: (N,). seed:
+    metric_name: of multitask.tasks.METRICS. predictions: (K, N). labels, groups: (N,). With a last
+    axis of C labels, predictions are (K, N, C) and labels (N, C), of METRICS_OF_LABELS. seed:
     of the draws, so that the same files give the same interval.
     """
-    score = WEIGHTED_SCORES[metric_name]
+    score = (WEIGHTED_SCORES if labels.ndim == 1 else WEIGHTED_SCORES_OF_LABELS)[metric_name]
     blocks = []
     for weights in draw_weights(groups, num_resamples, seed):
         of_runs = [score(of_run, labels, weights) for of_run in predictions]
@@ -190,6 +191,44 @@ def ratio(numbers: np.ndarray, divisors: np.ndarray) -> np.ndarray:
     return np.where(divisors > 1e-12, numbers / np.maximum(divisors, 1e-12), 0.0)
 
 
+# Of several labels in a row: predictions and labels are (N, C).
+
+
+def count_labels(predictions: np.ndarray, labels: np.ndarray, weights: np.ndarray) -> ClassCounts:
+    """Count the rows of each label in each resample."""
+    return ClassCounts(weights @ (predictions * labels), weights @ predictions, weights @ labels)
+
+
+def weighted_micro_f1_of_labels(
+    predictions: np.ndarray, labels: np.ndarray, weights: np.ndarray
+) -> np.ndarray:
+    """F1 of all decisions together."""
+    counts = count_labels(predictions, labels, weights)
+    either = (counts.predicted + counts.labelled).sum(axis=1)
+    return 2 * counts.right.sum(axis=1) / np.maximum(either, 1)
+
+
+def weighted_macro_f1_of_labels(
+    predictions: np.ndarray, labels: np.ndarray, weights: np.ndarray
+) -> np.ndarray:
+    """The mean of F1 over all labels."""
+    counts = count_labels(predictions, labels, weights)
+    either = counts.predicted + counts.labelled
+    return (2 * counts.right / np.maximum(either, 1)).mean(axis=1)
+
+
+def weighted_exact_match(
+    predictions: np.ndarray, labels: np.ndarray, weights: np.ndarray
+) -> np.ndarray:
+    """The share of rows whose labels are all right."""
+    return weights @ np.all(predictions == labels, axis=1) / weights.sum(axis=1)
+
+
+WEIGHTED_SCORES_OF_LABELS = {
+    "micro_f1": weighted_micro_f1_of_labels,
+    "macro_f1": weighted_macro_f1_of_labels,
+    "exact_match": weighted_exact_match,
+}
 WEIGHTED_SCORES = {
     "accuracy": weighted_accuracy,
     "macro_f1": weighted_macro_f1,

@@ -53,8 +53,8 @@ Paths = dict[str, dict[str, Path]]  # [task][split]
 class Predictions(NamedTuple):
     """The predictions of one split.
 
-    values: (N,) in the order of the rows. confidence: of each its probability (N,), or None for a
-    score.
+    values: (N,) in the order of the rows, or (N, C) of several labels. confidence: of each its
+    probability (N,), or None for a score.
     """
 
     values: np.ndarray
@@ -161,7 +161,10 @@ def write_results(
 def to_predictions(task: Task, outputs: np.ndarray) -> Predictions:
     """The predictions in raw outputs, (N, C) or (N,)."""
     values = task.decode(outputs)
-    return Predictions(values, None if task.is_regression else confidences(probabilities(outputs)))
+    if task.is_regression:
+        return Predictions(values)
+    shares = probabilities(outputs, task.is_multilabel)
+    return Predictions(values, confidences(shares, task.is_multilabel))
 
 
 def write_files(
@@ -187,7 +190,7 @@ def write_files(
             continue
         dev[name] = score_of(task, tables[name]["dev"], predictions[name]["dev"])
         # The test file of a user may have labels.
-        if "test" in paths[name] and tables[name]["test"].examples[0].label is not None:
+        if "test" in paths[name] and tables[name]["test"].examples[0].answer is not None:
             test[name] = score_of(task, tables[name]["test"], predictions[name]["test"])
     return FileScores(with_overall(dev), test)
 

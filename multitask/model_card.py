@@ -27,6 +27,8 @@ SAMPLE_NAME = "minbert-sample"
 METRICS = {
     "accuracy": "accuracy",
     "macro_f1": "f1",
+    "micro_f1": "f1",
+    "exact_match": "exact_match",
     "matthews": "matthews_correlation",
     "pearson": "pearsonr",
     "spearman": "spearmanr",
@@ -146,6 +148,8 @@ def task_table(run: ReportedRun) -> Table:
     for name in run.answered:
         task = run.tasks[name]
         answer = ", ".join(task.label_names)
+        if task.is_multilabel:
+            answer = f"any of {answer}"
         if task.is_regression:
             answer = f"a number, {task.format.low:g} to {task.format.high:g} in the labels"
         rows.append((task.title, "two texts" if task.is_pair else "a text", answer))

@@ -105,8 +105,9 @@ def write_table(
 ) -> None:
     """Write the predictions of a user's task as a table: id, prediction, and of classes confidence.
 
-    A class has its name. ids: N. values: predictions (N,). confidence: of each prediction its
-    probability (N,), or None for a score. Raises ValueError if the file cannot be written.
+    A class has its name. ids: N. values: predictions (N,), or (N, C) of several labels. confidence:
+    of each prediction its probability (N,), or None for a score. Raises ValueError if the file
+    cannot be written.
     """
     header = ["id", "prediction"]
     columns = [list(ids), [task.label_text(value) for value in values]]

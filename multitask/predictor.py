@@ -126,7 +126,8 @@ class Predictor:
             lists of two texts, or a data frame of two columns. task: by default that of the object.
 
         Returns (N,): the names of the classes, or float64 numbers of a task whose answer is a
-        number. Rows that are too long are cut, and a warning says how many.
+        number. Of a task with several labels: a tuple of names for each row. Rows that are too long
+        are cut, and a warning says how many.
         Raises ValueError for a row that is no text or pair, such as a missing value.
         """
         examples, chosen = self._read(rows, task)
@@ -135,12 +136,17 @@ class Predictor:
         labels = decode(chosen, self.votes(chosen, examples, warn))
         if chosen.is_regression:
             return labels.astype(float)
+        if chosen.is_multilabel:
+            answers = np.empty(len(labels), dtype=object)
+            answers[:] = [chosen.names_of(row) for row in labels]
+            return answers
         return np.array([chosen.label_names[int(label)] for label in labels], dtype=object)
 
     def predict_proba(self, rows: Iterable[Any], *, task: str | None = None) -> np.ndarray:
         """The probability of each class for each row: (N, C) float64, each row adds up to 1.
 
-        Rows and task are those of `predict`. Raises ValueError for a task whose answer is a number.
+        Of a task with several labels: that of each label, and rows do not add up to 1. Rows and
+        task are those of `predict`. Raises ValueError for a task whose answer is a number.
         """
         examples, chosen = self._read(rows, task)
         if chosen.is_regression:
@@ -181,7 +187,7 @@ class Predictor:
         if unknown is not None:
             log(unknown)
         outputs = self._outputs(task, encoded, shares_batches)
-        return outputs if task.is_regression else probabilities(outputs)
+        return outputs if task.is_regression else probabilities(outputs, task.is_multilabel)
 
     def _outputs(self, task: Task, rows: EncodedExamples, shares_batches: bool) -> np.ndarray:
         """The raw outputs of the model for all rows, (N, C) or (N,) float32."""

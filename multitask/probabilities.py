@@ -11,10 +11,11 @@ import numpy as np
 from multitask.tasks import Task
 
 
-def probabilities(logits: np.ndarray) -> np.ndarray:
+def probabilities(logits: np.ndarray, is_multilabel: bool = False) -> np.ndarray:
     """Turn logits into probabilities.
 
     logits (N, C), several classes: the softmax over the classes, (N, C).
+    logits (N, C), is_multilabel: the sigmoid, which is the probability of each label, (N, C).
     logits (N,), two classes: the sigmoid, which is the probability of the second class, (N,).
     The result is float64, 0 to 1. Compare with torch.softmax and torch.sigmoid.
     """
@@ -22,27 +23,31 @@ def probabilities(logits: np.ndarray) -> np.ndarray:
     from scipy.special import expit, softmax
 
     logits = logits.astype(np.float64)
-    return softmax(logits, axis=1) if logits.ndim == 2 else expit(logits)
+    return softmax(logits, axis=1) if logits.ndim == 2 and not is_multilabel else expit(logits)
 
 
 def decode(task: Task, values: np.ndarray) -> np.ndarray:
     """Turn the probabilities of several models together into predictions (N,).
 
     values (N, C), several classes: the most probable class. values (N,), two classes: whether the
-    probability of the second class is over one half. values (N,) of a regression: unchanged.
+    probability of the second class is over one half. values (N, C), several labels: the same of
+    each label, (N, C). values (N,) of a regression: unchanged.
     The result is as in the leaderboard's files. Raises ValueError if a value is not finite.
     """
-    if task.is_regression or values.ndim == 2:
+    if task.kind in ("classes", "score"):
         return task.decode(values)
     # A logit is over 0 where its sigmoid is over 0.5.
     return task.decode(values - 0.5)
 
 
-def confidences(values: np.ndarray) -> np.ndarray:
+def confidences(values: np.ndarray, is_multilabel: bool = False) -> np.ndarray:
     """The probability of the predicted class, (N,).
 
-    values: probabilities (N, C), or (N,) of the second of two classes.
+    values: probabilities (N, C), or (N,) of the second of two classes. is_multilabel: each label
+    is a decision of its own. The result is then the probability of the least sure one.
     """
+    if is_multilabel:
+        return np.maximum(values, 1 - values).min(axis=1)
     return values.max(axis=1) if values.ndim == 2 else np.maximum(values, 1 - values)
 
 

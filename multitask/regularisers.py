@@ -21,10 +21,11 @@ def symmetric_divergence(first: Tensor, second: Tensor, kind: str) -> Tensor:
     """How far two predictions of the same rows are apart, averaged over the batch.
 
         classes, binary   KL(P1 || P2) + KL(P2 || P1)  =  sum_c (p1_c - p2_c) (log p1_c - log p2_c)
+        multilabel        the same for each label as for two classes, averaged over the labels
         score             (f1 - f2)^2
 
     first, second: raw outputs of a task, any float dtype. kind: of the task. "classes": logits
-    (B, C). "binary": a logit (B,). "score": a number (B,).
+    (B, C). "binary": a logit (B,). "multilabel": logits (B, C). "score": a number (B,).
 
     Returns a float32 scalar >= 0, and 0 for equal predictions. Gradients flow into both. Raises
     ValueError for another kind or different shapes. Compare with torch.nn.functional.kl_div.
@@ -40,12 +41,12 @@ def symmetric_divergence(first: Tensor, second: Tensor, kind: str) -> Tensor:
         difference = first.softmax(dim=1) - second.softmax(dim=1)  # (B, C)
         ratio = F.log_softmax(first, dim=1) - F.log_softmax(second, dim=1)  # (B, C)
         return (difference * ratio).sum(dim=1).mean()
-    if kind == "binary":
+    if kind in ("binary", "multilabel"):
         # Of two classes both terms of the sum are equal, up to the log-odds: l1 - l2.
         return ((first.sigmoid() - second.sigmoid()) * (first - second)).mean()
     if kind == "score":
         return (first - second).square().mean()
-    raise ValueError(f"kind is '{kind}'; it is classes, binary or score.")
+    raise ValueError(f"kind is '{kind}'; it is classes, binary, multilabel or score.")
 
 
 # --- R-Drop ---------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from multitask.evaluation import predict
 from multitask.model import MultitaskBert
 from multitask.probabilities import confidences, probabilities
 from multitask.task_models import TaskModels
-from multitask.tasks import Task, Tasks
+from multitask.tasks import Task, Tasks, labels_of
 
 NUM_SHOWN = 3  # rows of the dev files
 MAX_LETTERS = 80  # of their texts
@@ -80,14 +80,15 @@ def describe_predictions(
 def describe_answer(task: Task, outputs: np.ndarray, example: Example) -> str:
     """The prediction of one row in words, and its label. outputs: (1, C) or (1,)."""
     prediction = task.decode(outputs)[0]
-    assert example.label is not None, "a dev row has a label"
+    label = labels_of([example])[0]
     if task.is_regression:
-        return f"{prediction:.2f} (labelled {example.label:g})"
-    confidence = confidences(probabilities(outputs))[0]
-    answer = f"{task.label_names[int(prediction)]}, {confidence:.0%}"
-    if prediction == example.label:
+        return f"{prediction:.2f} (labelled {label:g})"
+    shares = probabilities(outputs, task.is_multilabel)
+    confidence = confidences(shares, task.is_multilabel)[0]
+    answer = f"{task.label_text(prediction)}, {confidence:.0%}"
+    if np.all(prediction == label):
         return f"{answer} (right)"
-    return f"{answer} (labelled {task.label_names[int(example.label)]})"
+    return f"{answer} (labelled {task.label_text(label)})"
 
 
 def shortened(example: Example) -> str:

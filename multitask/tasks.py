@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from torch import Tensor
@@ -56,6 +56,18 @@ def is_second_class(logits: np.ndarray) -> np.ndarray:
     return (finite(logits, "predictions") > 0).astype(np.float32)
 
 
+def has_label(logits: np.ndarray) -> np.ndarray:
+    """Which labels a row has: those whose probability, sigmoid(logit), is over one half.
+
+    Each label is a question of its own, so a row may have several or none. Compare with
+    most_likely_class, in which the labels exclude each other.
+
+    logits: (N, C). Returns float32 (N, C) of 0.0 and 1.0. Raises ValueError if a logit is not
+    finite.
+    """
+    return (finite(logits, "predictions") > 0).astype(np.float32)
+
+
 def as_number(outputs: np.ndarray) -> np.ndarray:
     """The outputs unchanged, and not clipped to the scale of the labels.
 
@@ -83,18 +95,18 @@ def finite(values: np.ndarray, what: Scored) -> np.ndarray:
 
 
 def labels_of(examples: Sequence[Example]) -> np.ndarray:
-    """The labels of N examples, float32 (N,).
+    """The labels of N examples, float32 (N,). (N, C) of 0 and 1 where a row may have several.
 
     Raises ValueError for an example without a label: as nan it would count as a wrong prediction.
     """
     labels = []
     for example in examples:
-        if example.label is None:
+        if example.answer is None:
             raise ValueError(
                 f"the row with the id {example.id} has no label; each row must have one to be "
                 "scored. Give a labelled file, such as the dev file."
             )
-        labels.append(example.label)
+        labels.append(example.answer)
     return np.array(labels, dtype=np.float32)
 
 
@@ -179,15 +191,54 @@ def spearman(predictions: np.ndarray, labels: np.ndarray) -> float:
     return pearson(rankdata(predictions), rankdata(labels))
 
 
-def check_scored(predictions: np.ndarray, labels: np.ndarray) -> None:
+# Scores of rows that may have several labels. Predictions and labels are (N, C), of 0 and 1. All
+# raise ValueError for N = 0, other shapes, or a number that is not finite.
+
+
+def micro_f1_of_labels(predictions: np.ndarray, labels: np.ndarray) -> float:
+    """F1 of all decisions together, 2 TP / (2 TP + FP + FN), 0 to 1. Frequent labels count most.
+
+    It is 0 where no row has a label and none was predicted. Compare with sklearn.metrics.f1_score,
+    average="micro".
+    """
+    check_scored(predictions, labels, num_axes=2)
+    num_both = np.sum((predictions == 1) & (labels == 1))
+    num_either = np.sum(predictions == 1) + np.sum(labels == 1)
+    return float(2 * num_both / max(1, num_either))
+
+
+def macro_f1_of_labels(predictions: np.ndarray, labels: np.ndarray) -> float:
+    """The mean of F1 over the labels, 0 to 1, in which a rare label counts as a frequent one does.
+
+    A label that no row has and that was never predicted has F1 0. Compare with
+    sklearn.metrics.f1_score, average="macro".
+    """
+    check_scored(predictions, labels, num_axes=2)
+    num_both = np.sum((predictions == 1) & (labels == 1), axis=0)  # (C,)
+    num_either = np.sum(predictions == 1, axis=0) + np.sum(labels == 1, axis=0)  # (C,)
+    return float(np.mean(2 * num_both / np.maximum(1, num_either)))
+
+
+def exact_match(predictions: np.ndarray, labels: np.ndarray) -> float:
+    """The share of rows whose labels are all right, 0 to 1.
+
+    Compare with sklearn.metrics.accuracy_score, which counts rows with several labels so, too.
+    """
+    check_scored(predictions, labels, num_axes=2)
+    return float(np.mean(np.all(predictions == labels, axis=1)))
+
+
+def check_scored(predictions: np.ndarray, labels: np.ndarray, num_axes: int = 1) -> None:
     """ValueError if the two are not both (N,) with at least one row, or hold nan or infinity.
 
     A label of nan equals no prediction, so accuracy would count the row as wrong without a word.
+    num_axes: 2 where both must be (N, C).
     """
-    if predictions.ndim != 1 or predictions.shape != labels.shape or not len(labels):
+    if predictions.ndim != num_axes or predictions.shape != labels.shape or not len(labels):
+        shape = "(N,)" if num_axes == 1 else "(N, C)"
         raise ValueError(
             f"predictions have shape {predictions.shape}, labels {labels.shape}; both must be "
-            "(N,), with N >= 1. Pass one prediction for each label."
+            f"{shape}, with N >= 1. Pass one prediction for each label."
         )
     finite(predictions, "predictions")
     finite(labels, "labels")
@@ -219,7 +270,8 @@ def with_overall(scores: dict[str, float]) -> dict[str, float]:
 # --- the functions behind the names of a specification -------------------------------------------
 
 Loss = Callable[[Tensor, Tensor], Tensor]  # (output, labels) -> scalar
-Score = Callable[[np.ndarray, np.ndarray], float]  # (predictions, labels), both (N,)
+# (predictions, labels), both (N,), or (N, C) where a row may have several labels
+Score = Callable[[np.ndarray, np.ndarray], float]
 
 
 class Metric(NamedTuple):
@@ -242,10 +294,17 @@ METRICS = {
     "pearson": Metric("Pearson", pearson),
     "spearman": Metric("Spearman", spearman),
 }
-# Raw outputs of N rows -> predictions (N,), by the kind of answer.
+# Those of kind=multilabel.
+METRICS_OF_LABELS = {
+    "micro_f1": Metric("micro F1", micro_f1_of_labels),
+    "macro_f1": Metric("macro F1", macro_f1_of_labels),
+    "exact_match": Metric("exact match", exact_match),
+}
+# Raw outputs of N rows -> predictions (N,), or (N, C) of several labels, by the kind of answer.
 DECODERS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "classes": most_likely_class,
     "binary": is_second_class,
+    "multilabel": has_label,
     "score": as_number,
 }
 
@@ -264,26 +323,41 @@ class Task(TaskSpec):
 
     @property
     def decode(self) -> Callable[[np.ndarray], np.ndarray]:
-        """Raw outputs of N rows -> predictions (N,)."""
+        """Raw outputs of N rows -> predictions (N,), or (N, C) where a row may have several."""
         return DECODERS[self.kind]
 
     @property
     def score(self) -> Score:
-        """(predictions, labels), both (N,) -> the task's metric."""
-        return METRICS[self.metric_name].score
+        """(predictions, labels), as `decode` gives them -> the task's metric."""
+        return self._metric.score
 
     @property
     def metric(self) -> str:
         """The name of the score for tables, such as "accuracy" or "Pearson"."""
-        return METRICS[self.metric_name].title
+        return self._metric.title
+
+    @property
+    def _metric(self) -> Metric:
+        metrics = METRICS_OF_LABELS if self.is_multilabel else METRICS
+        return metrics[self.metric_name]
 
     @property
     def header(self) -> str:
         """First line of its leaderboard file, byte for byte."""
         return f"id \t {self.column} \n"
 
-    def label_text(self, prediction: float) -> str:
-        """A prediction for a reader: the name of the class, or the number."""
+    def names_of(self, prediction: np.ndarray) -> tuple[str, ...]:
+        """The names of the labels of a row that may have several. prediction: (C,), 0 or 1."""
+        return tuple(self.label_names[number] for number in np.flatnonzero(prediction))
+
+    def label_text(self, prediction: Any) -> str:
+        """A prediction for a reader: the name of the class, or the number.
+
+        Several labels have their sign between them. The sign alone says that there is none.
+        """
+        if self.is_multilabel:
+            separator = self.format.separator
+            return separator.join(self.names_of(prediction)) or separator
         if self.is_regression:
             return f"{prediction:.4g}"
         return self.label_names[int(prediction)]

@@ -83,7 +83,8 @@ def notes_on_several_labels(counts: Counter[str], place: str) -> list[str]:
     return [
         f"warning: {place}: {listed(joined.labels[:3], counts)} seem to be several labels, with "
         f"'{joined.separator}' between them. A row has one class here, so each combination is "
-        "trained as a class of its own."
+        "trained as a class of its own. To train them as several labels of a row, say "
+        f'kind=multilabel,separator="{joined.separator}" in --task.'
     ]
 
 

@@ -81,7 +81,10 @@ def gather_votes(task: Task, dev: Sequence[np.ndarray], test: Sequence[np.ndarra
     learns another's labels through them.
     """
     if not task.is_regression:
-        return Votes(stack_probabilities(dev), stack_probabilities(test))
+        is_multilabel = task.is_multilabel
+        return Votes(
+            stack_probabilities(dev, is_multilabel), stack_probabilities(test, is_multilabel)
+        )
     scales = [scale_of(outputs) for outputs in dev]
     centre, spread = np.mean(scales, axis=0)
     return Votes(
@@ -91,9 +94,9 @@ def gather_votes(task: Task, dev: Sequence[np.ndarray], test: Sequence[np.ndarra
     )
 
 
-def stack_probabilities(outputs: Sequence[np.ndarray]) -> np.ndarray:
+def stack_probabilities(outputs: Sequence[np.ndarray], is_multilabel: bool) -> np.ndarray:
     """Logits of each run -> (R, N, C) or (R, N)."""
-    return np.stack([probabilities(of_run) for of_run in outputs])
+    return np.stack([probabilities(of_run, is_multilabel) for of_run in outputs])
 
 
 def stack_standardised(outputs: Sequence[np.ndarray], scales: Sequence[Scale]) -> np.ndarray:
@@ -153,7 +156,10 @@ def fit_weights(task: Task, votes: np.ndarray, labels: np.ndarray) -> np.ndarray
     """
     if task.is_regression:
         return most_correlated(votes, labels)
-    if votes.ndim == 3:
+    if task.is_multilabel:
+        # Each label of each row is a row of two classes.
+        of_label = np.where(labels == 1, votes, 1 - votes).reshape(len(votes), -1)  # (R, N * C)
+    elif votes.ndim == 3:
         rows = np.arange(len(labels))
         of_label = votes[:, rows, labels.astype(int)]  # (R, N)
     else:
@@ -329,6 +335,6 @@ def apply_method(
         return outcome
     return replace(
         outcome,
-        dev_confidence=confidences(held_out.mixed),
-        test_confidence=confidences(mixed_test),
+        dev_confidence=confidences(held_out.mixed, task.is_multilabel),
+        test_confidence=confidences(mixed_test, task.is_multilabel),
     )

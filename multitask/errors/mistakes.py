@@ -27,12 +27,15 @@ class DevOutputs:
 
     @cached_property
     def labels(self) -> np.ndarray:
-        """The gold labels, float32 (N,)."""
+        """The gold labels, float32 (N,), or (N, C) of several."""
         return labels_of(self.examples)
 
     @cached_property
     def predictions(self) -> np.ndarray:
-        """The predictions that are scored, (N,): classes, or numbers that may leave the scale."""
+        """The predictions that are scored, (N,): classes, or numbers that may leave the scale.
+
+        (N, C) of several labels.
+        """
         return self.task.decode(self.outputs)
 
     @cached_property
@@ -45,11 +48,15 @@ class DevOutputs:
         """How wrong each row is, float64 (N,). 0 means that the row is right.
 
         Classes: the probability that the model gives to its wrong answer.
+        Several labels: the largest probability that it gives to a wrong decision.
         Numbers: the distance between prediction and label, on the scale.
         """
         if self.task.is_regression:
             return np.abs(self.clipped.astype(np.float64) - self.labels)
         is_right = self.predictions == self.labels
+        if self.task.is_multilabel:
+            shares = probabilities(self.outputs, is_multilabel=True)  # (N, C)
+            return np.where(is_right, 0.0, np.maximum(shares, 1 - shares)).max(axis=1)
         return np.where(is_right, 0.0, prediction_probability(self.outputs))
 
 
@@ -103,7 +110,8 @@ def _mistake(dev: DevOutputs, row: int) -> tuple[str, ...]:
     names = dev.task.label_names
     # A class is shown by its name, a number with its sign of error.
     if names:
-        cells = (names[int(gold)], names[int(prediction)], f"{dev.severity[row]:.4f}")
+        answers = (dev.task.label_text(gold), dev.task.label_text(prediction))
+        cells = (*answers, f"{dev.severity[row]:.4f}")
     else:
         cells = (f"{gold:.2f}", f"{prediction:.2f}", f"{prediction - gold:+.2f}")
     return (*example.texts, *cells, example.id)

@@ -132,7 +132,7 @@ def task_sections(dev: DevOutputs, num_worst: int) -> list[Section]:
     lengths = quartiles(count_words(dev.examples))
     sections = [
         Section(f"{task.title} dev", level=2),
-        scatter_section(dev) if task.is_regression else confusion_section(dev),
+        section_of_answers(dev),
         worst_section(dev, num_worst),
         bucket_section(dev, "Score by length", prose, "words", lengths),
     ]
@@ -146,6 +146,36 @@ def task_sections(dev: DevOutputs, num_worst: int) -> list[Section]:
         prose = f"{ABOUT_OVERLAP} {noise}"
         sections.append(bucket_section(dev, "Score by word overlap", prose, "overlap", buckets))
     return sections
+
+
+def section_of_answers(dev: DevOutputs) -> Section:
+    """What was predicted for which gold labels, as it suits the kind of the task."""
+    if dev.task.is_multilabel:
+        return label_section(dev)
+    return scatter_section(dev) if dev.task.is_regression else confusion_section(dev)
+
+
+def label_section(dev: DevOutputs) -> Section:
+    """How well each label of a task with several labels was found."""
+    # Imported late: scikit-learn takes a second.
+    from sklearn.metrics import precision_recall_fscore_support
+
+    # 0 in place of 0 / 0, of a label that no row has, or that was never predicted.
+    scores = precision_recall_fscore_support(dev.labels, dev.predictions, zero_division=0)
+    num_predicted = dev.predictions.sum(axis=0)  # (C,)
+    rows = []
+    for number, name in enumerate(dev.task.label_names):
+        precision, recall, f1, num_rows = (values[number] for values in scores)
+        counts = (f"{int(num_rows):,}", f"{int(num_predicted[number]):,}")
+        rows.append((name, *counts, f"{precision:.3f}", f"{recall:.3f}", f"{f1:.3f}"))
+    columns = heading_and_numbers("label", "gold", "predicted", "precision", "recall", "F1")
+    num_right = int(np.all(dev.predictions == dev.labels, axis=1).sum())
+    prose = (
+        f"All labels are right in {num_right:,} of {len(dev.labels):,} rows. Precision is the "
+        "share of a label's predictions that are right. Recall is the share of its gold rows that "
+        "were predicted."
+    )
+    return Section("Each label", prose, Table(columns, tuple(rows)))
 
 
 def confusion_section(dev: DevOutputs) -> Section:
@@ -275,6 +305,8 @@ def bucket_section(
 
 def has_means(dev: DevOutputs) -> bool:
     """Whether a mean of labels has a meaning: of numbers, of two classes, and of ordered ones."""
+    if dev.task.is_multilabel:
+        return False
     return len(dev.task.label_names) <= 2 or dev.task.has_order
 
 

@@ -142,6 +142,15 @@ def names_of_layers(config: BertConfig) -> ClassifierNames:
     return names
 
 
+# The names of transformers for the kinds of tasks.
+PROBLEM_TYPES = {
+    "classes": "single_label_classification",
+    "binary": "single_label_classification",
+    "multilabel": "multi_label_classification",
+    "score": "regression",
+}
+
+
 def output_rows(task: Task, layer: nn.Linear) -> tuple[Tensor, Tensor]:
     """The weight (C, H) and bias (C,) of the last layer.
 
@@ -180,7 +189,7 @@ def write_config(config: BertConfig, task: Task, folder: Path, kind: str = KIND)
     names = [task.name] if task.is_regression else list(task.label_names)
     content["id2label"] = {str(number): name for number, name in enumerate(names)}
     content["label2id"] = {name: number for number, name in enumerate(names)}
-    content["problem_type"] = "regression" if task.is_regression else "single_label_classification"
+    content["problem_type"] = PROBLEM_TYPES[task.kind]
     with recording(folder) as digests:
         digests[path.name] = write_json(path, content)
 

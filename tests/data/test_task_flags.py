@@ -80,7 +80,10 @@ def test_values_with_commas_and_quotes(text, path):
         ("name=a,train=b,dev=1.5", "dev=1.5; it is a file, or a share"),
         ("name=a,train=b,split_seed=x", "split_seed=x; it is a whole number"),
         ("name=a,train=b,dev=c,split_seed=1", "split_seed=1 has no effect beside a dev file"),
-        ("name=a,train=b,kind=clases", "kind=clases; it is one of classes, binary, score. Did you"),
+        (
+            "name=a,train=b,kind=clases",
+            "kind=clases; it is one of classes, binary, multilabel, score. Did you",
+        ),
         ("name=a,train=b,labels=x", "labels=x; it is two or more different names, separated by |"),
         ("name=a,train=b,labels=x|x", "labels=x|x; it is two or more different names"),
         ("name=a,train=b,kind=score,labels=x|y", "labels= names classes, and low="),

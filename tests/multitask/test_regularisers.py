@@ -114,7 +114,9 @@ def test_gradients_by_finite_differences(kind):
 
 
 def test_wrong_arguments_are_refused():
-    with pytest.raises(ValueError, match="kind is 'pair'; it is classes, binary or score"):
+    with pytest.raises(
+        ValueError, match="kind is 'pair'; it is classes, binary, multilabel or score"
+    ):
         symmetric_divergence(torch.zeros(2), torch.zeros(2), "pair")
     with pytest.raises(ValueError, match=r"first is \(2, 1\), second is \(2,\)"):
         symmetric_divergence(torch.zeros(2, 1), torch.zeros(2), "score")
