@@ -15,24 +15,48 @@ import torch.nn.functional as F
 from torch import Tensor
 
 
-def sentiment_loss(logits: Tensor, labels: Tensor) -> Tensor:
+def sentiment_loss(logits: Tensor, labels: Tensor, weights: Tensor | None = None) -> Tensor:
     """Cross-entropy over the classes of sentiment, averaged over the batch (SST).
 
     logits: (B, C), any float dtype. labels: (B,), whole numbers 0 to C - 1 in any dtype; C is 5.
+    weights: (C,), by which the loss of a row of each class is multiplied (`balanced_weights`). The
+    sum is divided by B in any case, and not by the sum of the weights, as PyTorch's class does:
+    then a batch of one class would cost as much with any weight.
+
     Returns a float32 scalar >= 0. For equal logits it is log 5 = 1.609. Raises IndexError or
     RuntimeError (from PyTorch) for a label outside 0 to C - 1. Compare with
     torch.nn.CrossEntropyLoss.
     """
+    if weights is not None:
+        of_rows = F.cross_entropy(logits.float(), labels.long(), weights, reduction="none")  # (B,)
+        return of_rows.mean()
     return F.cross_entropy(logits.float(), labels.long())
 
 
-def paraphrase_loss(logit: Tensor, labels: Tensor, shift: float = 0.0) -> Tensor:
+def balanced_weights(counts: Tensor) -> Tensor:
+    """A weight for each class with which all classes cost the same in sum: n / (C n_c).
+
+    Without weights, a model may leave out a class with few rows, for its loss hardly counts. The
+    mean weight of the n training rows is 1, so the learning rate keeps its meaning (King and Zeng
+    2001). Compare with sklearn.utils.class_weight.compute_class_weight("balanced").
+
+    counts: n_c, the training rows of each class, (C,) or (C, L) for L labels that are two classes
+    each. A class without rows gets the weight of a class with one. Returns the shape of counts.
+    """
+    num_rows = counts.sum(dim=0)  # () or (L,)
+    return num_rows / (len(counts) * counts.clamp(min=1))
+
+
+def paraphrase_loss(
+    logit: Tensor, labels: Tensor, shift: float = 0.0, weights: Tensor | None = None
+) -> Tensor:
     """Binary cross-entropy with logits, averaged over the batch (PARA).
 
     logit: (B,), any float dtype, before the sigmoid. labels: (B,), 0 or 1 in any dtype. A label
     between them is the probability that a teacher gives to a paraphrase (knowledge distillation,
     Hinton et al. 2015, at temperature 1). shift: added to the logit of a pair labelled 0 or 1, here
-    and nowhere else. `prior_shift` computes it.
+    and nowhere else. `prior_shift` computes it. weights: of the classes 0 and 1, (2,), as in
+    sentiment_loss. Of rows with several labels, logit and labels are (B, L) and weights (2, L).
 
     Returns a float32 scalar >= 0. For a logit of 0 it is log 2 = 0.693. Raises ValueError (from
     PyTorch) if the shapes differ. Compare with torch.nn.BCEWithLogitsLoss.
@@ -40,7 +64,11 @@ def paraphrase_loss(logit: Tensor, labels: Tensor, shift: float = 0.0) -> Tensor
     labels = labels.float()
     # A label between 0 and 1 is a teacher's probability, which needs no shift.
     is_class = labels == labels.round()
-    return F.binary_cross_entropy_with_logits(logit.float() + shift * is_class, labels)
+    of_rows = None
+    if weights is not None:
+        # Of a label between 0 and 1, both classes have their share.
+        of_rows = weights[0] + (weights[1] - weights[0]) * labels  # (B,)
+    return F.binary_cross_entropy_with_logits(logit.float() + shift * is_class, labels, of_rows)
 
 
 def prior_shift(share: float, prior: float) -> float:

@@ -300,6 +300,13 @@ class FineTuningOptions(OptionGroup):
         "Also score the trained model on its training rows: all, or a number of rows of each task, "
         "at even distances in the file. none: do not.",
     )
+    class_weights: str = flag(
+        NONE,
+        "What a row of each class counts in the loss of a task with classes.\n"
+        "- none: all rows count the same\n"
+        "- balanced: the rows of a class count in sum as much as those of any other class",
+        choices=(NONE, "balanced"),
+    )
     regulariser: str = flag(NONE, "What is added to the loss of each task.", choices=REGULARISERS)
     of_regulariser: MethodOptions = options_of(REGULARISERS, "regulariser")
     # Which weights are scored and kept.
@@ -494,6 +501,11 @@ class MultitaskOptions(OptionGroup):
     files: PredictionFileOptions = group(PredictionFileOptions)
 
     def check(self) -> None:
+        if self.fine_tuning.class_weights != NONE and self.heads.para_prior != NONE:
+            raise ValueError(
+                f"--class_weights balanced and --para_prior {self.heads.para_prior:g} both say how "
+                "much the pairs of a class count. Drop one of the two."
+            )
         self.check_surgery()
         self.check_tasks_of_options()
         self.check_sampling()

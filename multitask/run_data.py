@@ -12,6 +12,7 @@ from data.examples import Example
 from data.options import DataOptions
 from minbert import BertTokenizer
 from minbert.commands.files import digest_of_file
+from minbert.commands.options import NONE
 from minbert.reporting import terminal
 from minbert.reporting.terminal import Fact
 from multitask import baselines
@@ -26,7 +27,7 @@ from multitask.rows import (
     read_tables,
     warnings_of_unknown,
 )
-from multitask.stage import check_options_of_tasks
+from multitask.stage import check_options_of_tasks, describe_class_weights
 from multitask.tasks import Task, open_tasks
 
 
@@ -101,6 +102,11 @@ def read_task_tables(data: DataOptions, multitask: MultitaskOptions) -> TaskTabl
         facts += [Fact.of(table.path, table.summary) for table in splits.values()]
     terminal.facts(facts)
     terminal.say(baselines.repeated_rows(tables, opened.tasks))
+    if multitask.fine_tuning.class_weights != NONE:
+        for name in dict.fromkeys(multitask.tasks.order):
+            if not opened.tasks[name].is_regression:
+                train = tables[name]["train"].examples
+                terminal.say(describe_class_weights(opened.tasks[name], train))
     return TaskTables(opened.tasks, tables)
 
 

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from data.batching import Batch, EncodedExamples, length_grouped_batches
+from data.examples import Example, join_some, quoted
 from minbert import AdamW
 from minbert.commands.options import NONE
 from minbert.optimizer import layer_decayed, parameter_groups
@@ -31,13 +32,14 @@ from multitask.evaluation import evaluate, predict
 from multitask.head_registry import HEADS
 from multitask.losses import (
     absolute_regression,
+    balanced_weights,
     fitted_range,
     paraphrase_loss,
     prior_shift,
     similarity_regression,
 )
 from multitask.model import MultitaskBert
-from multitask.options import FineTuningOptions, HeadOptions, MultitaskOptions
+from multitask.options import FineTuningOptions, MultitaskOptions
 from multitask.proximal import ReferenceModel
 from multitask.regularised_loss import (
     RegularisedBatch,
@@ -163,7 +165,7 @@ class TaskTraining:
             options=options,
             model=model,
             rows=rows,
-            losses=task_losses(options.heads, model, rows),
+            losses=task_losses(options, model, rows),
             device=torch.device(training.device),
             precision=training.precision,
             companion=companion,
@@ -284,12 +286,16 @@ def num_scored(options: FineTuningOptions, rows: EncodedTables) -> int:
 # --- the losses -----------------------------------------------------------------------------------
 
 
-def task_losses(heads: HeadOptions, model: MultitaskBert, rows: EncodedTables) -> dict[str, Loss]:
+def task_losses(
+    options: MultitaskOptions, model: MultitaskBert, rows: EncodedTables
+) -> dict[str, Loss]:
     """The loss of each task, as the options change it.
 
-    --para_prior shifts the logits of a binary task. --sts_range moves the targets of a cosine.
-    Raises ValueError as losses.prior_shift does.
+    --para_prior shifts the logits of a binary task. --class_weights weighs the rows of a class.
+    --sts_range moves the targets of a cosine. Raises ValueError as losses.prior_shift does.
     """
+    heads = options.heads
+    is_balanced = options.fine_tuning.class_weights == "balanced"
     lowest = model.lowest_cosines()
     losses: dict[str, Loss] = {}
     for name, task in model.tasks.items():
@@ -297,11 +303,39 @@ def task_losses(heads: HeadOptions, model: MultitaskBert, rows: EncodedTables) -
         if prior is not None:
             shift = shift_for_prior(prior, rows[name]["train"])
             losses[name] = partial(paraphrase_loss, shift=shift)
+        elif is_balanced and not task.is_regression:
+            weights = weights_of_classes(task, rows[name]["train"].examples)
+            device = next(model.parameters()).device
+            losses[name] = partial(task.loss, weights=weights.to(device))
         elif name in lowest:
             losses[name] = partial(regression_of(task), lowest=lowest[name])
         else:
             losses[name] = task.loss
     return losses
+
+
+def weights_of_classes(task: Task, train: Sequence[Example]) -> Tensor:
+    """The weights of --class_weights balanced, (C,). Of L labels, (2, L): of rows without and with.
+
+    A label between two classes counts for both by its share.
+    """
+    labels = torch.from_numpy(labels_of(train))  # (N,) or (N, L)
+    if task.kind == "classes":
+        counts = torch.bincount(labels.long(), minlength=task.num_outputs).float()
+    else:
+        counts = torch.stack([(1 - labels).sum(dim=0), labels.sum(dim=0)])
+    return balanced_weights(counts)
+
+
+def describe_class_weights(task: Task, train: Sequence[Example]) -> str:
+    """The line for the user with the weight of each class, or of a row with each label."""
+    weights = weights_of_classes(task, train)
+    if task.is_multilabel:
+        weights = weights[1]
+    listed = []
+    for name, weight in zip(task.label_names, weights.tolist(), strict=True):
+        listed.append(f"{quoted(name)} {weight:.2f}")
+    return f"class weights of {task.title}: {join_some(listed)}"
 
 
 def regression_of(task: Task) -> Callable[..., Tensor]:
@@ -365,6 +399,11 @@ def check_options_of_tasks(options: MultitaskOptions, tasks: Tasks) -> None:
                 f"--head {head} gives a number, and {task.title} has classes. Pass --head "
                 f"features, or leave {task.title} out of --tasks."
             )
+    if options.fine_tuning.class_weights != NONE and all(task.is_regression for task in trained):
+        raise ValueError(
+            f"--class_weights balanced has no effect with --tasks {options.tasks.tasks}: none of "
+            "them has classes. Drop it."
+        )
     freezing_flag = options.fine_tuning.freezing_flag
     if freezing_flag is not None and heads.common_layer == NONE:
         for task in trained:

@@ -124,6 +124,7 @@ CASES = [
     Case("sharing", ["none", "heads", "first"], BI_MLP),
     Case("para_prior", ["none", 0.2, 0.6]),
     Case("sts_range", ["zero", "fitted"], BI_MLP),
+    Case("class_weights", ["none", "balanced"]),
     Case("common_layer", ["tanh", "none"]),
     Case("pair_encoding", ["cross", "bi", "dual"], {"head": "vm", "pooling": "cls"}),
     Case("pooling", ["mean", "cls", "pooler"]),

@@ -18,6 +18,7 @@ import run_multitask
 from data.options import DataOptions
 from data.task_flags import parse_task
 from data.task_tables import read_splits, resolve_task
+from minbert.commands.options import from_flat
 from multitask import Predictor, compare
 from multitask import predict as predict_command
 from multitask.ensemble import __main__ as ensemble
@@ -25,10 +26,19 @@ from multitask.errors import __main__ as errors
 from multitask.export import __main__ as export
 from multitask.intervals import WEIGHTED_SCORES_OF_LABELS
 from multitask.losses import paraphrase_loss
+from multitask.options import MultitaskOptions
 from multitask.probabilities import confidences, probabilities
 from multitask.regularisers import symmetric_divergence
 from multitask.saved_run import open_run
-from multitask.tasks import METRICS_OF_LABELS, exact_match, has_label, labels_of
+from multitask.stage import check_options_of_tasks, describe_class_weights
+from multitask.tasks import (
+    METRICS_OF_LABELS,
+    TASKS,
+    exact_match,
+    has_label,
+    labels_of,
+    with_functions,
+)
 
 pytestmark = pytest.mark.usefixtures("no_fsync")
 
@@ -167,6 +177,17 @@ def test_the_warning_about_joined_labels_says_what_to_add(tmp_path):
     advice = line.rpartition("say ")[2].partition(" in --task")[0]
     spec, line, _ = read(tmp_path, labels, advice)
     assert spec.label_names == ("billing", "login") and "warning" not in line
+
+
+def test_balanced_weights_are_said_and_need_classes(tmp_path):
+    spec, _, tables = read(tmp_path, ["a;b", "b", "b", "b"] * 5)
+    line = describe_class_weights(with_functions(spec), tables["train"].examples)
+    # 16 rows: 4 with a, and 16 with b.
+    assert line == "class weights of mine: a 2.00, b 0.50"
+    with pytest.raises(ValueError, match="--class_weights balanced has no effect with --tasks sts"):
+        check_options_of_tasks(
+            from_flat(MultitaskOptions, {"tasks": "sts", "class_weights": "balanced"}), TASKS
+        )
 
 
 # --- a run ----------------------------------------------------------------------------------------

@@ -11,13 +11,17 @@ import math
 from collections.abc import Callable
 from typing import NamedTuple
 
+import numpy
 import pytest
 import torch
+from sklearn.metrics import log_loss
+from sklearn.utils.class_weight import compute_class_weight, compute_sample_weight
 from torch import Tensor, nn
 
 from multitask.losses import (
     absolute_loss,
     absolute_regression,
+    balanced_weights,
     fitted_range,
     paraphrase_loss,
     prior_shift,
@@ -296,6 +300,59 @@ def test_the_range_begins_at_the_mean_cosine_of_the_least_similar_pairs():
     assert fitted_range(cosines, torch.tensor([0.0, 0.25, 0.3, 4.0])) == pytest.approx(0.6)
     # The first bucket that holds a pair is the fourth: (.75, 1].
     assert fitted_range(cosines, torch.tensor([1.0, 3.0, 4.0, 0.8])) == pytest.approx(0.3)
+
+
+# --- the weights of classes -----------------------------------------------------------------------
+
+
+def test_balanced_weights_by_hand_and_as_scikit_learn():
+    # 12 rows, 3 classes: each class weighs 4 rows in sum.
+    weights = balanced_weights(torch.tensor([8.0, 3.0, 1.0]))
+    assert weights.tolist() == pytest.approx([0.5, 4 / 3, 4.0])
+    rows = [0] * 8 + [1] * 3 + [2]
+    expected = compute_class_weight("balanced", classes=numpy.arange(3), y=rows)
+    assert weights.tolist() == pytest.approx(expected.tolist())
+    # Two labels, each without and with: a column is what the label alone would get.
+    both = balanced_weights(torch.tensor([[9.0, 2.0], [3.0, 10.0]]))
+    assert both[:, 0].tolist() == pytest.approx([12 / 18, 2.0])
+    assert both[:, 1].tolist() == pytest.approx([3.0, 0.6])
+
+
+@pytest.mark.parametrize("num_classes", [2, 3])
+def test_a_weighted_loss_over_all_rows_is_that_of_scikit_learn(num_classes):
+    generator = torch.Generator().manual_seed(3)
+    labels = torch.tensor([0.0] * 9 + [1.0] * 2 + [num_classes - 1.0])
+    weights = balanced_weights(torch.bincount(labels.long(), minlength=num_classes).float())
+    if num_classes == 2:
+        logits = torch.randn(12, generator=generator)
+        loss = paraphrase_loss(logits, labels, weights=weights)
+        shares = torch.stack([1 - logits.sigmoid(), logits.sigmoid()], dim=1)
+        # Equal weights change nothing.
+        equal = paraphrase_loss(logits, labels, weights=torch.ones(2))
+        assert float(equal) == pytest.approx(float(paraphrase_loss(logits, labels)))
+    else:
+        logits = torch.randn(12, 3, generator=generator)
+        loss = sentiment_loss(logits, labels, weights)
+        shares = logits.softmax(dim=1)
+    of_rows = compute_sample_weight("balanced", labels)
+    # In double precision, as scikit-learn wants rows that add up to 1.
+    shares = shares.double() / shares.double().sum(dim=1, keepdim=True)
+    expected = log_loss(labels, shares, sample_weight=of_rows)
+    assert float(loss) == pytest.approx(expected, rel=1e-5)
+
+
+def test_the_mean_is_over_rows_so_a_batch_may_be_cut():
+    """nn.CrossEntropyLoss(weight) would give a batch of one class the loss without a weight."""
+    logits = torch.zeros(4, 3)
+    labels = torch.tensor([2.0, 2, 2, 0])
+    weights = torch.tensor([0.5, 1.0, 4.0])
+    whole = sentiment_loss(logits, labels, weights)
+    parts = [sentiment_loss(logits[i : i + 1], labels[i : i + 1], weights) for i in range(4)]
+    assert float(whole) == pytest.approx(float(sum(parts)) / 4)
+    assert float(parts[0]) == pytest.approx(4 * math.log(3))
+    # A label of a teacher, 0.25 of the second class, has the weights of both by their shares.
+    soft = paraphrase_loss(torch.zeros(1), torch.tensor([0.25]), weights=torch.tensor([1.0, 3.0]))
+    assert float(soft) == pytest.approx(1.5 * math.log(2))
 
 
 # --- the shift ------------------------------------------------------------------------------------
