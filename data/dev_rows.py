@@ -6,7 +6,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import pairwise
+from itertools import chain, pairwise
 
 from data.examples import Example, Table, join_some, quoted
 from data.task_flags import TaskRequest
@@ -23,10 +23,15 @@ def draw_dev(table: Table, spec: TaskSpec, request: TaskRequest) -> dict[str, Ta
     """
     # Equal texts in training and dev would flatter the score.
     groups = group_by_texts(table.examples, spec)
+    strata = strata_of(groups, spec)
+    for stratum in strata:
+        stratum.sort(key=lambda texts: draw_key(texts, request.split_seed))
     dev_texts: set[tuple[str, ...]] = set()
-    for stratum in strata_of(groups, spec):
-        drawn = sorted(stratum, key=lambda texts: draw_key(texts, request.split_seed))
-        dev_texts.update(drawn[: num_dev(len(drawn), request.dev_share)])
+    if request.num_folds:
+        dev_texts.update(fold_of(strata, groups, request))
+    else:
+        for stratum in strata:
+            dev_texts.update(stratum[: num_dev(len(stratum), request.dev_share)])
 
     # False: training rows. True: dev rows.
     parts: dict[bool, list[Example]] = {False: [], True: []}
@@ -40,15 +45,31 @@ def draw_dev(table: Table, spec: TaskSpec, request: TaskRequest) -> dict[str, Ta
     # The sentences for the user stand in place of the counts of a whole file.
     num_rows = len(table.examples)
     stratified = ", stratified by label" + describe_labels(parts[True], spec)
+    fold = f" as part {request.fold} of {request.num_folds}" if request.num_folds else ""
     dev_origin = (
-        f"{table.path}: {len(parts[True]):,} of {num_rows:,} rows are dev rows of {spec.name}, "
-        f"drawn with seed {request.split_seed}{stratified}"
+        f"{table.path}: {len(parts[True]):,} of {num_rows:,} rows are dev rows of {spec.name}"
+        f"{fold}, drawn with seed {request.split_seed}{stratified}"
     )
     train_origin = f"{table.summary}; {len(parts[False]):,} of them are for training"
     return {
         "train": replace(table, examples=tuple(parts[False]), origin=train_origin),
         "dev": Table(table.path, tuple(parts[True]), (), origin=dev_origin),
     }
+
+
+def fold_of(
+    strata: list[list[tuple[str, ...]]],
+    groups: dict[tuple[str, ...], float],
+    request: TaskRequest,
+) -> list[tuple[str, ...]]:
+    """The texts of one fold of a cross-validation. Each text is in one fold.
+
+    The texts are counted through, label by label, so that the folds have each label equally often.
+    strata: sorted by draw_key. Compare with sklearn.model_selection.StratifiedKFold.
+    """
+    ordered = sorted(strata, key=lambda stratum: groups[stratum[0]])
+    texts = list(chain.from_iterable(ordered))
+    return texts[request.fold - 1 :: request.num_folds]
 
 
 def group_by_texts(examples: Sequence[Example], spec: TaskSpec) -> dict[tuple[str, ...], float]:

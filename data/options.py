@@ -114,7 +114,7 @@ class DataOptions(OptionGroup):
         "- labels: names of the classes in their order, such as no|yes\n"
         "- drop_labels: labels whose rows are dropped, such as -|NA\n"
         "- low, high: of a score; loss, metric: others than the usual ones\n"
-        "- split_seed: of the dev rows that are drawn",
+        "- split_seed: of the dev rows that are drawn; fold: such as 2/5, the second of 5 parts",
         is_common=True,
     )
     train_rows: str = flag(

@@ -39,8 +39,10 @@ KEYS = (
     "loss",
     "metric",
     "split_seed",
+    "fold",
 )
 EXAMPLE = "name=tickets,train=tickets.csv,text=message,label=team"
+FOLD = re.compile(r"(\d{1,4})/(\d{1,4})", re.ASCII)
 QUOTES = ('"', "'")
 # Words that stand in place of a task's name in --score, and other keys of run.json's scores.
 RESERVED = ("overall_2023", "overall_2024", "mean", "auto", "none")
@@ -55,7 +57,8 @@ class TaskRequest:
 
     dev: the path of a file. dev_share: the share of the training rows that are dev instead.
     drop_labels: rows with these labels are dropped and counted.
-    separator: the sign between several labels of a row.
+    separator: the sign between several labels of a row. fold, num_folds: which of so many equal
+        parts of the training rows is dev instead, from 1. 0: a share of them is drawn.
     """
 
     name: str
@@ -76,6 +79,8 @@ class TaskRequest:
     loss: str = ""
     metric: str = ""
     split_seed: int = SPLIT_SEED
+    fold: int = 0
+    num_folds: int = 0
 
     @property
     def is_split(self) -> bool:
@@ -129,6 +134,20 @@ def parse_tasks(texts: tuple[str, ...]) -> dict[str, TaskRequest]:
                 )
         requests[request.name] = request
     return requests
+
+
+def with_fold(text: str, fold: int, num_folds: int) -> str:
+    """The text of a --task flag in which one of so many equal parts of the training rows is dev.
+
+    A dev file is left out. fold: from 1.
+    """
+    items = {key: value for key, value in split_items(text).items() if key not in ("dev", "fold")}
+    items["fold"] = f"{fold}/{num_folds}"
+    parts = []
+    for key, value in items.items():
+        quoted = value.replace('"', '""')
+        parts.append(f'{key}="{quoted}"')
+    return ",".join(parts)
 
 
 # --- the keys -------------------------------------------------------------------------------------
@@ -217,6 +236,7 @@ def parse_dev(place: str, values: Mapping[str, str]) -> dict[str, Any]:
                 f"{place}: dev={values['dev']}; it is a file, or a share of the training rows "
                 "between 0 and 1, such as 0.2."
             )
+    parsed |= parse_fold(place, values)
     if "split_seed" not in values:
         return parsed
 
@@ -231,6 +251,21 @@ def parse_dev(place: str, values: Mapping[str, str]) -> dict[str, Any]:
         raise ValueError(f"{place}: split_seed={seed}; it is a whole number, at least 0.")
     parsed["split_seed"] = int(seed)
     return parsed
+
+
+def parse_fold(place: str, values: Mapping[str, str]) -> dict[str, int]:
+    """The value of fold, such as 2/5: the second of five equal parts is dev."""
+    if "fold" not in values:
+        return {}
+    if "dev" in values:
+        raise ValueError(f"{place}: fold= and dev= both say which rows are dev. Drop one of them.")
+    match = FOLD.fullmatch(values["fold"])
+    fold, num_folds = map(int, match.groups()) if match else (0, 0)
+    if not 1 <= fold <= num_folds or num_folds < 2:
+        raise ValueError(
+            f"{place}: fold={values['fold']}; it is a part and the number of parts, such as 2/5."
+        )
+    return {"fold": fold, "num_folds": num_folds}
 
 
 def parse_kind(place: str, values: Mapping[str, str]) -> dict[str, Any]:

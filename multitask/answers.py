@@ -38,6 +38,12 @@ class Answer(NamedTuple):
     task: Task  # as the runs know it
     predictions: np.ndarray  # (N,) labels, or numbers of a regression
     votes: np.ndarray  # (N, C) or (N,) probabilities, or numbers of a regression
+    threshold: float = 0.5
+
+    @property
+    def confidence(self) -> np.ndarray:
+        """The probability of each prediction, (N,). Not of a score."""
+        return confidences(self.votes, self.task.is_multilabel, self.threshold)
 
 
 def share_texts(texts: UserTexts | None) -> UserTexts:
@@ -65,14 +71,17 @@ def predict_rows(options: PredictOptions, spec: TaskSpec, texts: UserTexts) -> A
     for folder in options.runs[1:]:
         total = total + votes_of(folder, options, task, rows)
     processes.leave()  # of several processes the first one goes on alone
-    return Answer(task, decode(task, total / len(runs)), total / len(runs))
+    votes = total / len(runs)
+    return Answer(task, decode(task, votes, options.threshold), votes, options.threshold)
 
 
 def votes_of(
     folder: Path, options: PredictOptions, task: Task, rows: Sequence[Example]
 ) -> np.ndarray:
     """The probabilities or numbers of one run, (N, C) or (N,). Its model is closed afterwards."""
-    predictor = Predictor(folder, task.name, precision=options.precision)
+    predictor = Predictor(
+        folder, task.name, precision=options.precision, temperature=options.temperature
+    )
     if processes.count() == 1:
         return predictor.votes(task, rows, terminal.say)
     processes.check_agreement({**predictor.record.files, "precision": predictor.precision})
@@ -112,8 +121,7 @@ def printed_cells(answer: Answer, has_probabilities: bool) -> list[list[str]]:
     if task.is_regression:
         return [[f"{prediction:.4g}"] for prediction in answer.predictions]
     cells = []
-    confidence = confidences(answer.votes, task.is_multilabel)
-    for prediction, share in zip(answer.predictions, confidence, strict=True):
+    for prediction, share in zip(answer.predictions, answer.confidence, strict=True):
         # A task of the course is known by the numbers of its classes.
         number = [f"{prediction:.0f}"] if task.is_built_in else []
         cells.append([*number, task.label_text(prediction), f"{share:.2f}"])
@@ -198,7 +206,7 @@ def answer_columns(answer: Answer, has_probabilities: bool) -> list[AnswerColumn
     names = [task.label_text(label) for label in answer.predictions]
     columns = [
         AnswerColumn("prediction", names, is_number=False),
-        probability_column("confidence", confidences(answer.votes, task.is_multilabel)),
+        probability_column("confidence", answer.confidence),
     ]
     if has_probabilities:
         for label, name in enumerate(task.label_names):

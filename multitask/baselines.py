@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -76,19 +76,52 @@ def tfidf_predictions(
     so many rows at even distances, which keeps this to seconds. (Of a file sorted by label, the
     first rows would be a bad sample.)
     """
+    fitted = fit_tfidf(task, evenly_spaced(train, max_training_rows))
+    if fitted is None:
+        return majority_predictions(task, evenly_spaced(train, max_training_rows), dev)
+    return fitted.model.predict(tfidf_features(fitted.vectorizer, dev)).astype(np.float32)
+
+
+def tfidf_probabilities(
+    task: Task, train: Sequence[Example], rows: Sequence[Example]
+) -> np.ndarray | None:
+    """The probabilities of the same model, in the shapes of `probabilities`. Not of a score.
+
+    (N, C), (N,) of the second of two classes, or (N, L) of several labels. None: there is nothing
+    to learn. A class without a training row has the probability 0.
+    """
+    fitted = fit_tfidf(task, evenly_spaced(train, MAX_TRAINING_ROWS))
+    if fitted is None:
+        return None
+    found = fitted.model.predict_proba(tfidf_features(fitted.vectorizer, rows))
+    if task.is_multilabel:
+        return found
+    shares = np.zeros((len(rows), len(task.label_names)))
+    shares[:, fitted.model.classes_.astype(np.int64)] = found
+    return shares if task.kind == "classes" else shares[:, 1]
+
+
+class FittedTfidf(NamedTuple):
+    """A linear model of scikit-learn on TF-IDF features."""
+
+    vectorizer: TfidfVectorizer
+    model: Any
+
+
+def fit_tfidf(task: Task, train: Sequence[Example]) -> FittedTfidf | None:
+    """The linear model of tfidf_predictions. None: there is nothing to learn."""
     # Imported late: scikit-learn takes a second.
     from sklearn.feature_extraction.text import TfidfVectorizer
     from sklearn.linear_model import LogisticRegression, Ridge
     from sklearn.multiclass import OneVsRestClassifier
 
-    train = evenly_spaced(train, max_training_rows)
     labels = answers_of(task, train)
     texts: list[str] = []
     for example in train:
         texts += example.texts
     has_words = re.search(r"\w", " ".join(texts))
     if len(np.unique(labels)) == 1 or not has_words:
-        return majority_predictions(task, train, dev)  # there is nothing to learn
+        return None
 
     # \w+ keeps one-letter words ("I", "C"), which scikit-learn drops. With sublinear_tf a word
     # counts as 1 + log(count).
@@ -100,7 +133,7 @@ def tfidf_predictions(
     if task.is_multilabel:
         model = OneVsRestClassifier(model)  # one for each label
     model.fit(tfidf_features(vectorizer, train), labels)
-    return model.predict(tfidf_features(vectorizer, dev)).astype(np.float32)
+    return FittedTfidf(vectorizer, model)
 
 
 def vectors_predictions(

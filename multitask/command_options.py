@@ -38,6 +38,15 @@ class PredictOptions(CommandOptions):
         "of matrix products. auto: that of the run. fp32: that of multitask.export",
         choices=(AUTO, "fp32", "bf16"),
     )
+    temperature: float = argument(
+        1.0, "divide logits by this number, which `minbert labels RUN` finds", low=0.01, high=100
+    )
+    threshold: float = argument(
+        0.5,
+        "of two classes, predict the second one from this probability on; of several labels, each",
+        low=0.0001,
+        high=0.9999,
+    )
     plugin: tuple[str, ...] = plugin_argument()
     # The input, and the file to write.
     input: Path | None = argument(

@@ -44,6 +44,8 @@ class Predictor:
     precision: of matrix products. "auto" is that of the run. "fp32" is that of multitask.export.
     batch_size: rows in the model at a time.
     plugin: the files of --plugin that the run was trained with.
+    temperature: by which logits are divided. threshold: from which probability on the second of two
+        classes, or a label of several, is predicted. `minbert labels` finds both.
 
     A Predictor can be pickled, with its weights: the process that unpickles it needs no folder.
     Compare with SetFitModel of setfit, and CrossEncoder of sentence-transformers.
@@ -60,12 +62,21 @@ class Predictor:
         precision: str = AUTO,
         batch_size: int = 64,
         plugin: Sequence[str] = (),
+        temperature: float = 1.0,
+        threshold: float = 0.5,
     ) -> None:
         if precision not in PRECISIONS:
             raise ValueError(f"precision is {precision!r}; pass one of {', '.join(PRECISIONS)}.")
         if batch_size < 1:
             raise ValueError(f"batch_size is {batch_size}; pass a whole number of 1 or more.")
+        if not (temperature > 0 and 0 < threshold < 1):
+            raise ValueError(
+                f"temperature is {temperature} and threshold {threshold}; they are a number over 0 "
+                "and a probability between 0 and 1."
+            )
         load_named(plugin)
+        self.temperature = temperature
+        self.threshold = threshold
         self.record = read_record(run)
         self.task = None if task is None else self._find(task)
         self.model, self.tokenizer = open_model(self.record, device)
@@ -133,7 +144,7 @@ class Predictor:
         examples, chosen = self._read(rows, task)
         if not examples:
             return np.array([], dtype=float if chosen.is_regression else object)
-        labels = decode(chosen, self.votes(chosen, examples, warn))
+        labels = decode(chosen, self.votes(chosen, examples, warn), self.threshold)
         if chosen.is_regression:
             return labels.astype(float)
         if chosen.is_multilabel:
@@ -187,7 +198,9 @@ class Predictor:
         if unknown is not None:
             log(unknown)
         outputs = self._outputs(task, encoded, shares_batches)
-        return outputs if task.is_regression else probabilities(outputs, task.is_multilabel)
+        if task.is_regression:
+            return outputs
+        return probabilities(outputs / self.temperature, task.is_multilabel)
 
     def _outputs(self, task: Task, rows: EncodedExamples, shares_batches: bool) -> np.ndarray:
         """The raw outputs of the model for all rows, (N, C) or (N,) float32."""

@@ -26,29 +26,33 @@ def probabilities(logits: np.ndarray, is_multilabel: bool = False) -> np.ndarray
     return softmax(logits, axis=1) if logits.ndim == 2 and not is_multilabel else expit(logits)
 
 
-def decode(task: Task, values: np.ndarray) -> np.ndarray:
+def decode(task: Task, values: np.ndarray, threshold: float = 0.5) -> np.ndarray:
     """Turn the probabilities of several models together into predictions (N,).
 
     values (N, C), several classes: the most probable class. values (N,), two classes: whether the
-    probability of the second class is over one half. values (N, C), several labels: the same of
-    each label, (N, C). values (N,) of a regression: unchanged.
+    probability of the second class is over the threshold. values (N, C), several labels: the same
+    of each label, (N, C). values (N,) of a regression: unchanged.
     The result is as in the leaderboard's files. Raises ValueError if a value is not finite.
     """
     if task.kind in ("classes", "score"):
         return task.decode(values)
     # A logit is over 0 where its sigmoid is over 0.5.
-    return task.decode(values - 0.5)
+    return task.decode(values - threshold)
 
 
-def confidences(values: np.ndarray, is_multilabel: bool = False) -> np.ndarray:
+def confidences(
+    values: np.ndarray, is_multilabel: bool = False, threshold: float = 0.5
+) -> np.ndarray:
     """The probability of the predicted class, (N,).
 
     values: probabilities (N, C), or (N,) of the second of two classes. is_multilabel: each label
-    is a decision of its own. The result is then the probability of the least sure one.
+    is a decision of its own. The result is then the probability of the least sure one. threshold:
+    from which the second class, or a label, is predicted.
     """
-    if is_multilabel:
-        return np.maximum(values, 1 - values).min(axis=1)
-    return values.max(axis=1) if values.ndim == 2 else np.maximum(values, 1 - values)
+    if values.ndim == 2 and not is_multilabel:
+        return values.max(axis=1)
+    of_decisions = np.where(values > threshold, values, 1 - values)  # (N,) or (N, C)
+    return of_decisions.min(axis=1) if is_multilabel else of_decisions
 
 
 def votes_by_class(votes: np.ndarray) -> np.ndarray:

@@ -275,7 +275,15 @@ def print_summary(run: TrainedRun, record: Mapping[str, Any]) -> None:
             run.training.precision,
         )
     )
-    progress = summary.describe_progress(run.outcome.trained.epochs, trained)
+    fine_tuning = run.options.fine_tuning
+    stop = summary.describe_stop(
+        run.outcome.trained.epochs,
+        run.outcome.trained.best_step,
+        run.options.tasks.sampler.num_epochs(fine_tuning.epochs, run.options.tasks.order),
+        fine_tuning.patience,
+    )
+    terminal.say(*([stop] if stop else []))
+    progress = "" if stop else summary.describe_progress(run.outcome.trained.epochs, trained)
     if progress:
         first = name_of_first(record)
         terminal.say(f"{first.capitalize()}: {progress}" if first else progress)

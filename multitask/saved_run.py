@@ -381,10 +381,11 @@ def check_same_rows(task: str, first: Record, run: Record) -> None:
         )
 
 
-def draw_of(data: DataOptions, task: str) -> tuple[bool, float, int]:
+def draw_of(data: DataOptions, task: str) -> tuple[bool, float, int, int, int]:
     """What decides which dev rows of a user's task are drawn from its training file."""
     request = data.requests[task]
-    return request.is_split, request.dev_share, request.split_seed
+    part = request.fold, request.num_folds
+    return request.is_split, request.dev_share, request.split_seed, *part
 
 
 def check_trained(runs: Sequence[Record], task: Task) -> None:

@@ -306,7 +306,8 @@ def task_losses(
         elif is_balanced and not task.is_regression:
             weights = weights_of_classes(task, rows[name]["train"].examples)
             device = next(model.parameters()).device
-            losses[name] = partial(task.loss, weights=weights.to(device))
+            weighted: Callable[..., Tensor] = task.loss
+            losses[name] = partial(weighted, weights=weights.to(device))
         elif name in lowest:
             losses[name] = partial(regression_of(task), lowest=lowest[name])
         else:

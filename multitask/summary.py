@@ -128,6 +128,23 @@ def describe_progress(history: Sequence[Mapping[str, Any]], tasks: Tasks) -> str
     return f"{names} still rose in the last epoch: more --epochs may give a better model."
 
 
+def describe_stop(
+    history: Sequence[Mapping[str, Any]], best_step: int, epochs: int, patience: int
+) -> str:
+    """That the training ended early, and which epoch was kept, in a sentence. "" where it did not.
+
+    history: of describe_progress. best_step: of the model that was kept. epochs, patience: of the
+    options.
+    """
+    if not patience or len(history) >= epochs:
+        return ""
+    best = next(number for number, entry in enumerate(history, 1) if entry["step"] == best_step)
+    return (
+        f"Stopped early, after epoch {len(history)} of {epochs}: {patience} in a row brought no "
+        f"better score. The model of epoch {best} is kept."
+    )
+
+
 # --- what to do next ------------------------------------------------------------------------------
 
 

@@ -91,6 +91,16 @@ def check_request(options: PredictOptions, task: TaskSpec) -> None:
             if task.is_built_in
             else f"--probabilities: {task.name} has no classes. Drop it."
         )
+    if options.temperature != 1 and task.is_regression:
+        raise ValueError(
+            f"--temperature has no effect with --task {task.name}, whose answer is a number. Drop "
+            "it."
+        )
+    if options.threshold != 0.5 and task.kind not in ("binary", "multilabel"):
+        raise ValueError(
+            f"--threshold has no effect with --task {task.name}: it is for two classes, or several "
+            "labels in a row. Drop it."
+        )
     if options.text_pair is not None and not task.is_pair:
         raise ValueError(
             f"--text-pair has no effect with --task {task.name}, which reads one text. Drop it."

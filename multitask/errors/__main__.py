@@ -31,9 +31,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     check_output_files(request)
     title = f"{TITLE_START}{request.run.resolve().name}"
     with terminal.session(f"opening {request.run}"):
-        from multitask.errors.page import write_pages
+        from multitask.errors import page
 
-        write_pages(request.run, request.folder, title, request.worst)
+        if request.suspicious is not None:
+            page.write_list(request.run, request.task, request.suspicious)
+        page.write_pages(request.run, request.folder, title, request.worst)
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ from minbert.reporting.tables import (
     Table,
     heading_and_numbers,
 )
+from multitask.baselines import tfidf_predictions
 from multitask.errors.breakdown import (
     Bucket,
     confusion_table,
@@ -32,9 +33,12 @@ from multitask.errors.breakdown import (
     word_overlap,
 )
 from multitask.errors.mistakes import DevOutputs, worst_section
+from multitask.errors.suspicious import write_suspicious
 from multitask.leaderboard import INTERVAL_TITLE
-from multitask.saved_run import FinishedRun, can_answer, open_run
+from multitask.probabilities import probabilities
+from multitask.saved_run import FinishedRun, can_answer, check_trained, open_run
 from multitask.score_intervals import resample_scores
+from multitask.user_rows import choose_only_task
 
 # Two points always lie on a line, so fewer rows have no correlation.
 MIN_ROWS_OF_CORRELATION = 3
@@ -57,6 +61,29 @@ def write_pages(run: Path, folder: Path, title: str, num_worst: int) -> None:
     for name, write in (("errors.md", write_markdown), ("errors.html", write_html)):
         write(folder / name, title, sections)
         terminal.say(str(folder / name))
+
+
+def write_list(folder: Path, name: str | None, path: Path) -> None:
+    """Write the dev rows whose labels may be wrong as a table, and say how many there are.
+
+    name: of the task, or None for the only one. Raises ValueError for a task that the run does not
+    have or has not learned.
+    """
+    name = name or choose_only_task(folder)
+    run = open_run(folder)
+    if name not in run.tasks:
+        raise ValueError(f"--task {name}: {run.folder} has {', '.join(run.tasks)}. Pass one.")
+    task = run.tasks[name]
+    check_trained([run], task)
+    dev = run.rows[name]["dev"].examples
+    outputs = run.outputs(name, "dev")
+    votes = outputs if task.is_regression else probabilities(outputs, task.is_multilabel)
+    tfidf = tfidf_predictions(task, run.tables[name]["train"].examples, dev)
+    num_found = write_suspicious(path, task, dev, votes, tfidf)
+    terminal.say(
+        f"{path}: {num_found:,} of {len(dev):,} dev rows have a label that may be wrong. "
+        "`minbert labels RUN --folds 5` looks at all rows."
+    )
 
 
 def run_sections(run: FinishedRun, num_worst: int) -> list[Section]:

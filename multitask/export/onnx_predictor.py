@@ -61,6 +61,11 @@ class OnnxPredictor:
         return self.config["problem_type"] == "regression"
 
     @property
+    def is_multilabel(self) -> bool:
+        """Whether a row may have several labels, or none."""
+        return self.config["problem_type"] == "multi_label_classification"
+
+    @property
     def label_names(self) -> tuple[str, ...]:
         """The names of the classes, in the order of the columns of `predict_proba`."""
         return () if self.is_regression else tuple(self.config["id2label"].values())
@@ -72,18 +77,32 @@ class OnnxPredictor:
 
         rows: texts, or tuples of two texts where the task reads pairs.
 
-        Returns (N,): the names of the classes, or the numbers of a score.
+        Returns (N,): the names of the classes, or the numbers of a score. Of a task with several
+        labels: a tuple of names for each row.
         """
         logits = self.logits(rows)  # (N, C)
         if self.is_regression:
             return logits[:, 0].astype(float)
+        if self.is_multilabel:
+            answers = np.empty(len(logits), dtype=object)
+            answers[:] = [self.names_of(row) for row in logits > 0]
+            return answers
         return np.array([self.label_names[label] for label in logits.argmax(axis=1)], dtype=object)
 
+    def names_of(self, has_label: np.ndarray) -> tuple[str, ...]:
+        """The names of the labels of a row, from (C,) of bool."""
+        return tuple(self.label_names[number] for number in np.flatnonzero(has_label))
+
     def predict_proba(self, rows: Iterable[Row]) -> np.ndarray:
-        """The probability of each class for each row: (N, C) float64, each row adds up to 1."""
+        """The probability of each class for each row: (N, C) float64, each row adds up to 1.
+
+        Of several labels, each has a probability of its own.
+        """
         if self.is_regression:
             raise ValueError("this task has no classes, so call predict for its numbers.")
         logits = self.logits(rows).astype(float)  # (N, C)
+        if self.is_multilabel:
+            return 1 / (1 + np.exp(-logits))
         # The largest exponent is 0, so that no exponential is too large.
         weights = np.exp(logits - logits.max(axis=1, keepdims=True))  # (N, C)
         return weights / weights.sum(axis=1, keepdims=True)
