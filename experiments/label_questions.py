@@ -394,7 +394,7 @@ def cost_table(
     """What a row costs on average: with the usual threshold, with the right one, and without."""
     best = prices.threshold
     titles = ("label", "cost at 0.5", f"cost at {best:.3f}", f"{TFIDF} at {best:.3f}")
-    rows = [(*titles, "never named", "always named")]
+    rows: list[tuple[str, ...]] = [(*titles, "never named", "always named")]
     names = task.label_names if task.is_multilabel else task.label_names[1:]
     for number, name in enumerate(names):
         column = shares[:, number] if task.is_multilabel else shares

@@ -187,6 +187,10 @@ def main() -> None:
             shares = predictor.predict_proba(rows)  # (N, C)
             names = [predictor.label_names[label] for label in shares.argmax(axis=1)]
             highest = shares.max(axis=1)
+            if predictor.is_multilabel:
+                names = [", ".join(predictor.names_of(row)) or "-" for row in shares > 0.5]
+                # The least sure decision of each row.
+                highest = np.maximum(shares, 1 - shares).min(axis=1)
             cells = [f"{name}\t{share:.2f}" for name, share in zip(names, highest, strict=True)]
     except ValueError as error:
         sys.exit(f"predict.py: {error}")

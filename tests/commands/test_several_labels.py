@@ -236,3 +236,16 @@ def test_the_commands_on_runs_take_them(runs, tmp_path, capsys):
     assert export.main([str(runs[0]), "--out", str(tmp_path / "model")]) == 0
     config = json.loads((tmp_path / "model" / "config.json").read_text(encoding="utf-8"))
     assert config["problem_type"] == "multi_label_classification"
+
+
+def test_an_onnx_folder_gives_the_same_labels(runs, tmp_path):
+    pytest.importorskip("onnx")
+    pytest.importorskip("onnxruntime")
+    from multitask.export.onnx_predictor import OnnxPredictor
+
+    out = tmp_path / "graph"
+    assert export.main([str(runs[0]), "--out", str(out), "--format", "onnx"]) == 0
+    texts = ["a of in man girl", "to it and", "of a it hotel"]
+    ours, theirs = Predictor(runs[0]), OnnxPredictor(out)
+    assert theirs.predict(texts).tolist() == ours.predict(texts).tolist()
+    assert theirs.predict_proba(texts) == pytest.approx(ours.predict_proba(texts), abs=1e-5)
