@@ -225,6 +225,9 @@ class Stage:
             log = source.parent / LOG_FILE
             if log.is_file():
                 terminal.say(f"{self.job.name}: the losses of its steps are in {log}")
+            trained = source.with_name(f"{source.name}-trained")
+            if not stored["is_kept"] and trained.is_dir():
+                terminal.say(f"{self.job.name}: the trained encoder is in {trained}")
         weights.load(self.encoder, self.folder)
         quality = {name: stored[name] for name in QUALITY_KEYS}
         return StageResult(quality, stored["seconds"] if is_own else 0.0)

@@ -15,7 +15,13 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from minbert import AdamW, BertConfig, BertModel
-from minbert.pretraining.mlm import IGNORED, BertForMaskedLM, mask_tokens
+from minbert.pretraining.mlm import (
+    IGNORED,
+    BertForMaskedLM,
+    MaskedRows,
+    mask_tokens,
+    num_chosen,
+)
 from minbert.weights import to_hugging_face
 from tests.lessons.test_masking import MASK, make_batch
 
@@ -73,6 +79,25 @@ def test_slow_loop():
         losses.append(math.log(sum(map(math.exp, scores))) - scores[label])
     # float32: measured 1e-7.
     assert model.loss(input_ids, labels).item() == pytest.approx(sum(losses) / 3, rel=1e-5)
+
+
+def test_the_loss_of_a_batch_is_a_mean_over_its_masked_tokens():
+    """Two batches, weighted by their masked tokens, have the loss of both together."""
+    model = make_model()
+    input_ids, is_special = make_batch()
+    labels = label_everything(input_ids, is_special)
+    labels[0, 2:] = IGNORED
+    segments = torch.zeros_like(input_ids)
+    parts = []
+    for rows in (slice(0, 1), slice(1, None)):
+        part = (input_ids[rows], labels[rows], segments[rows], None)
+        parts.append(MaskedRows(*part, ids=("a",)))
+    sizes = [num_chosen("mlm", part) for part in parts]
+    assert sizes == [1, (labels[1:] != IGNORED).sum().item()], (
+        "a masked token is one whose label is not IGNORED"
+    )
+    weighted = sum(n * model.loss_of(part) for n, part in zip(sizes, parts, strict=True))
+    torch.testing.assert_close(weighted / sum(sizes), model.loss(input_ids, labels))
 
 
 def test_equals_transformers_in_loss_logits_and_gradients(tmp_path):

@@ -100,6 +100,17 @@ def ids_in(path: Path) -> list[str]:
     return [row.split("\t")[column] for row in rows]
 
 
+def trained_folders(run: Run) -> set[str]:
+    """Where the trained encoders are of the stages that gave back the one of their start."""
+    stages = run.record["stages"]
+    folders = set()
+    for name, stage in stages.items():
+        folder = "encoder" if name == list(stages)[-1] else f"encoder-{name}"
+        if not stage["is_kept"]:
+            folders.add(f"{folder}-trained")
+    return folders
+
+
 def weights_of(folder: Path) -> bytes:
     return (folder / "model.safetensors").read_bytes()
 
@@ -247,7 +258,7 @@ def test_nothing_but_results_is_left(finished):
     names = {path.name for path in finished.folder.iterdir()}
     records = {"options.json", "cost_estimate.json", "run.json", "log.csv"}
     pages = {"report.html", "README.md"}
-    folders = {"predictions", "encoder", "model"}
+    folders = {"predictions", "encoder", "model"} | trained_folders(finished)
     assert names - {"tensorboard"} == records | pages | folders
 
 
@@ -324,7 +335,8 @@ def test_an_error_while_drawing_is_one_line_of_warning(
 
 def test_the_same_seed_gives_the_same_files_and_another_does_not(finished, flags, tmp_path):
     again = run(tmp_path / "again", *flags, *SIMCSE)
-    assert again.results() == finished.results() and len(again.results()) == 9
+    assert again.results() == finished.results()
+    assert len(again.results()) == 9 + len(trained_folders(again))
     assert again.record["scores"] == finished.record["scores"]
 
     other = run(tmp_path / "elsewhere" / "other", *flags, *SIMCSE, "--seed", "8")
@@ -353,7 +365,9 @@ def test_the_contrastive_encoder_is_reused_with_other_multitask_options(finished
 
     anew = run(tmp_path / "second", *flags, *SIMCSE, *others)
     assert "reused" not in anew.output and "simcse: step" in anew.output
-    assert reused.results() == anew.results()
+    trained = {name for name in anew.results() if name.startswith("encoder-trained/")}
+    assert reused.results().keys() == anew.results().keys() - trained
+    assert all(anew.results()[name] == content for name, content in reused.results().items())
     stage = finished.record["stages"]["simcse"]
     assert reused.record["stages"]["simcse"] == anew.record["stages"]["simcse"] == stage
 
@@ -375,8 +389,8 @@ def test_a_chain_of_stages_and_the_reuse_of_its_beginning(flags, tmp_path):
     starts = ("masked dev tokens", "zero-shot STS dev")
     tables = [line.split()[0] for line in chain.lines if line.startswith(starts)]
     assert tables == ["masked", "zero-shot"]
-    folders = sorted(path.name for path in chain.folder.glob("encoder*"))
-    assert folders == ["encoder", "encoder-mlm"]
+    folders = {path.name for path in chain.folder.glob("encoder*")}
+    assert folders == {"encoder", "encoder-mlm"} | trained_folders(chain)
 
     alone = run(tmp_path / "alone", *flags, "--pretrain", "mlm", "--epochs", "1")
     folder = chain.folder / "encoder-mlm"
@@ -402,8 +416,8 @@ def test_a_chain_of_contrastive_methods(flags, tmp_path):
     assert lines.index(of_bsc) == lines.index(of_ct) + 1 < lines.index(first_table)
     assert of_bsc.endswith("(Chernyavskiy et al. 2022; set: epochs)")
     assert any(line.startswith("Spearman of the second copy: ") for line in lines)
-    folders = sorted(path.name for path in chain.folder.glob("encoder*"))
-    assert folders == ["encoder", "encoder-ct"]
+    folders = {path.name for path in chain.folder.glob("encoder*")}
+    assert folders == {"encoder", "encoder-ct"} | trained_folders(chain)
 
 
 # --- options with a meaning -----------------------------------------------------------------------
