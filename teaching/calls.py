@@ -248,6 +248,8 @@ def call_pcgrad(function: Any, inputs: Tensors, options: Settings) -> Any:
     generator = torch.Generator().manual_seed(options["seed"])
     steps = []
     for _ in range(options.get("num_steps", 1)):
+        if options.get("is_reseeded"):
+            generator.manual_seed(options["seed"])
         steps.append(function(inputs["gramian"], options.get("reduction", "sum"), generator))
     return torch.stack(steps)
 

@@ -161,8 +161,8 @@ def draw_attention(rng: Rng, is_masked: bool = False, scale: float = 1.0, **opti
 
 
 def draw_dropped(rng: Rng, training: bool) -> Case:
-    """Unit vectors as values, so that the result shows the weights."""
-    values = np.broadcast_to(np.eye(8), (20, 4, 8, 8)).copy()
+    """Unit vectors as values, each twice, so that the result shows the weights twice."""
+    values = np.broadcast_to(np.tile(np.eye(8), 2), (20, 4, 8, 16)).copy()
     inputs = {"query": normal(rng, 20, 4, 8, 4), "key": normal(rng, 20, 4, 8, 4), "value": values}
     p = float(rng.uniform(0.3, 0.6))
     return Case(inputs, {"p": p, "training": training, "seed": seed_of(rng)})
@@ -176,9 +176,12 @@ def judge_dropped(case: Case, answer: Answer) -> str:
         return "dropout changes no shape"
     is_dropped = answer.output == 0
     wrong = compare(answer.output, np.where(is_dropped, 0.0, scaled))
+    links, again = np.split(is_dropped, 2, axis=-1)
     # 5,120 links and five standard deviations.
-    if wrong or abs(is_dropped.mean() - p) > 5 * np.sqrt(p * (1 - p) / is_dropped.size):
+    if wrong or abs(links.mean() - p) > 5 * np.sqrt(p * (1 - p) / links.size):
         return "dropout drops each probability with p, and divides the others by 1 - p"
+    if (links != again).any():
+        return "dropout drops a link before the product with value, so for all its units at once"
     return ""
 
 
@@ -241,12 +244,16 @@ SIZES = {
 
 
 def draw_heads(
-    rng: Rng, is_masked: bool = False, drop: float = 0.0, gradients: bool = False
+    rng: Rng,
+    is_masked: bool = False,
+    drop: float = 0.0,
+    gradients: bool = False,
+    training: bool = True,
 ) -> Case:
     """The weights of multi-head attention and hidden states (2, 5, 8)."""
     inputs = {"hidden": normal(rng, 2, 5, 8)}
     options: dict[str, Any] = {"config": {**SIZES, "attention_probs_dropout_prob": drop}}
-    options["training"] = drop > 0
+    options["training"] = training and drop > 0
     if is_masked:
         inputs["bias"] = padding_bias(rng, 2, 5)
     if gradients:
@@ -673,6 +680,13 @@ def judge_pcgrad(case: Case, answer: Answer) -> str:
     return ""
 
 
+def judge_same_steps(case: Case, answer: Answer) -> str:
+    """All steps have the same weights, and they are possible ones."""
+    first = Answer(answer.output[:1], answer.changed, answer.gradients)
+    is_same = bool((answer.output == answer.output[:1]).all())
+    return judge_pcgrad(case, first) if is_same else "the order is not that of the generator"
+
+
 # --- all checks -----------------------------------------------------------------------------------
 
 CHECKS: dict[str, list[Check]] = {
@@ -711,6 +725,11 @@ CHECKS: dict[str, list[Check]] = {
         Check("mask", partial(draw_heads, is_masked=True), equal_to(heads_of)),
         Check("gradients", partial(draw_heads, gradients=True), gradients_of(heads_of)),
         Check("dropout", partial(draw_heads, drop=0.5), judge_differs(heads_of), is_weak=True),
+        Check(
+            "no dropout in evaluation",
+            partial(draw_heads, drop=0.5, training=False),
+            equal_to(heads_of),
+        ),
     ],
     "AdamW.update": [
         Check("first step", partial(draw_steps, num_steps=1), equal_to(steps_of)),
@@ -829,7 +848,7 @@ CHECKS: dict[str, list[Check]] = {
         Check("all batches", partial(draw_plan, num_calls=1000), judge_mt_dnn),
         Check(
             "weights",
-            partial(draw_plan, num_calls=1000, argument={"sst": 2.0, "sts": 0.5}),
+            partial(draw_plan, num_calls=1000, argument={"sst": 2.3, "sts": 0.8}),
             judge_mt_dnn,
         ),
         Check(
@@ -845,6 +864,11 @@ CHECKS: dict[str, list[Check]] = {
         Check("never on itself", draw_own_conflict, judge_pcgrad),
         Check("two tasks", partial(draw_gramian, num_tasks=2), judge_pcgrad),
         Check("mean", partial(draw_gramian, num_tasks=3, reduction="mean"), judge_pcgrad),
+        Check(
+            "the generator alone",
+            partial(draw_gramian, num_tasks=4, num_steps=20, is_reseeded=True),
+            judge_same_steps,
+        ),
         Check("a zero gradient", partial(draw_gramian, num_tasks=3, is_zero=True), judge_pcgrad),
     ],
 }

@@ -97,21 +97,21 @@ def recorded(
 
 
 def keep_input(kept: Recorded, station: str) -> Callable[..., None]:
-    """A hook that keeps a module's first argument."""
+    """A hook that keeps a module's first argument, of its first call."""
 
     def hook(module: nn.Module, arguments: tuple[Any, ...]) -> None:
-        kept.tensors[station] = arguments[0].detach().clone()
+        kept.tensors.setdefault(station, arguments[0].detach().clone())
 
     return hook
 
 
 def keep_output(kept: Recorded, station: str) -> Callable[..., None]:
-    """A hook that keeps a module's result, or the first one of several."""
+    """A hook that keeps the result of a module's first call, or the first one of several."""
 
     def hook(module: nn.Module, arguments: tuple[Any, ...], output: Any) -> None:
         tensor = output[0] if isinstance(output, tuple) else output
         if isinstance(tensor, Tensor):
-            kept.tensors[station] = tensor.detach().clone()
+            kept.tensors.setdefault(station, tensor.detach().clone())
 
     return hook
 

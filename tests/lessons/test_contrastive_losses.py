@@ -104,6 +104,8 @@ HARD_MISTAKES = {
     0.9252: "the own logit is multiplied by hard_negative_weight; add it.",
     0.9159: "the cosines of the hard negatives are not divided by the temperature.",
     1.0093: "anchors and hard negatives are swapped: row i belongs to anchor i.",
+    1.3136: "the hard negatives are compared with the positives; compare them with the anchors.",
+    1.3274: "hard_negative_weight is a factor of the logit; add it to that of the own one.",
 }
 OTHER_HARD_MISTAKE = (
     "do the hard negatives join the sum under the fraction, and none of them the one above it?"

@@ -3,7 +3,7 @@
 The first failure says most, hence `-x`. attention.py has to work before (test_attention.py). The
 order is from easy to hard: numbers worked by hand, a layer in plain Python, properties, Hugging
 Face's BertModel in values and gradients. A check takes the class that it tests. Wrong versions are
-tested in tests/teaching/test_student_mistakes.py.
+tested in tests/teaching/mistakes.toml.
 
 B batch, T tokens, H hidden.
 """
@@ -82,6 +82,8 @@ EMBEDDINGS = {
     ),
     (0.0, 1.2247, -1.2247): "the segment embedding is missing: is token_type_ids used?",
     (1.0, 2.0, 3.0): "the LayerNorm is missing.",
+    (-1.3363, 0.2673, 1.0690): "the word embedding is missing.",
+    (0.0, 0.0, 0.0): "each embedding is normalised alone: add the three, then normalise the sum.",
 }
 
 
@@ -126,21 +128,50 @@ def check_feed_forward(feed_forward_class: type[FeedForward]) -> None:
         for factor, linear in ((1.0, layer.up), (2.0, layer.down)):
             linear.weight.fill_(factor)
             linear.bias.zero_()
-    assert_close(
-        layer(torch.ones(1, 1, 1)),
-        torch.tensor([[[1.6826895]]]),
-        1e-6,
+    found = layer(torch.ones(1, 1, 1))
+    hint = (
         "down(gelu(up(x))), and BERT's GELU is the erf form, x Phi(x), not ReLU or the tanh "
-        "approximation",
+        "approximation"
     )
+    if isinstance(found, Tensor) and torch.allclose(found, torch.tensor(2.6826895)):
+        hint = "the input is added back here; BertLayer does that."
+    assert_close(found, torch.tensor([[[1.6826895]]]), 1e-6, hint)
 
 
 def test_embeddings_by_hand():
     check_embeddings(BertEmbeddings)
 
 
+def test_the_embeddings_drop_after_the_norm():
+    embeddings = BertEmbeddings(dataclasses.replace(TINY, hidden_dropout_prob=0.5))
+    ids = torch.randint(60, (4, 9), generator=torch.Generator().manual_seed(0))
+    kept = embeddings.eval()(ids, 0 * ids)
+    torch.manual_seed(0)
+    dropped = embeddings.train()(ids, 0 * ids)
+    is_dropped = dropped == 0
+    assert not torch.equal(dropped, kept), "nothing is dropped in training: where is self.dropout?"
+    assert_close(
+        dropped,
+        torch.where(is_dropped, 0.0, 2 * kept),
+        1e-6,
+        "dropout follows the LayerNorm: a unit is 0, or 1 / (1 - p) = 2 times as large",
+    )
+
+
 def test_feed_forward_by_hand():
     check_feed_forward(FeedForward)
+
+
+def test_feed_forward_has_the_activation_of_its_config():
+    torch.manual_seed(0)
+    layer = FeedForward(dataclasses.replace(TINY, hidden_act="relu"))
+    hidden_states = torch.randn(2, 5, 24)
+    assert_close(
+        layer(hidden_states),
+        layer.down(layer.up(hidden_states).clamp(min=0)),
+        1e-6,
+        "the config asks for relu here: call self.activation",
+    )
 
 
 # --- a layer in plain Python ----------------------------------------------------------------------
@@ -207,6 +238,32 @@ def layer_by_loops(layer: BertLayer, rows: Rows, num_heads: int) -> Rows:
     return add_and_norm(layer.feed_forward_norm, attended, transformed)
 
 
+def wrong_layers(layer: BertLayer, x: Tensor) -> dict[str, Tensor]:
+    """The results of the usual mistakes, by their hints."""
+    first, second, network = layer.attention_norm, layer.feed_forward_norm, layer.feed_forward
+    a = layer.attention(x, None)
+    y = first(x + a)
+    bare = x + a
+    pre = x + layer.attention(first(x), None)
+    return {
+        "the input of attention is not added back.": second(first(a) + network(first(a))),
+        "the input of the network is not added back.": second(network(y)),
+        "the first LayerNorm is missing.": second(bare + network(bare)),
+        "the second LayerNorm is missing.": y + network(y),
+        "feed_forward_norm is the second LayerNorm; attention_norm stands there.": first(
+            y + network(y)
+        ),
+        "the network's input is added back, which is the output of the first LayerNorm; here it is "
+        "the layer's input.": second(x + network(y)),
+        "the network reads the output of the first LayerNorm, not that of attention.": second(
+            y + network(a)
+        ),
+        "norm(x + attention(x)): let each LayerNorm stand after its sum (post-norm), not before.": (
+            pre + network(second(pre))
+        ),
+    }
+
+
 def check_layer(layer_class: type[BertLayer]) -> None:
     """Two heads, four units, three tokens, one number at a time."""
     torch.manual_seed(0)
@@ -232,6 +289,9 @@ def check_layer(layer_class: type[BertLayer]) -> None:
         "a layer is norm(x + attention(x)), then norm(y + feed_forward(y)): is each input added "
         "back, and does each LayerNorm stand after its sum?"
     )
+    for mistake, wrong in wrong_layers(layer, tokens).items():
+        if found.shape == wrong.shape and torch.allclose(found, wrong, atol=1e-4):
+            hint = mistake
     if found.shape == expected.shape and torch.allclose(found, expected, atol=1e-4):
         hint = EPS
     # float64: measured 1e-14.
@@ -240,6 +300,16 @@ def check_layer(layer_class: type[BertLayer]) -> None:
 
 def test_layer_against_plain_python():
     check_layer(BertLayer)
+
+
+def test_a_layer_of_some_tokens_alone():
+    """positions: 2 is token 2 of row 0, and 6 token 1 of row 1."""
+    torch.manual_seed(0)
+    layer = BertLayer(TINY).eval()
+    hidden_states = torch.randn(2, 5, 24)
+    found = layer(hidden_states, None, torch.tensor([2, 6]))
+    expected = layer(hidden_states, None).flatten(0, 1)[[2, 6]].unsqueeze(1)
+    assert_close(found, expected, 1e-5, "`tokens_at` takes the tokens of `positions`: (P, 1, H)")
 
 
 def test_pooler_by_hand():

@@ -48,7 +48,9 @@ def test_probability_0_changes_nothing():
     input_ids, is_special = make_batch()
     before = input_ids.clone()
     same, labels = mask_tokens(input_ids, is_special, 60, MASK, probability=0.0)
-    assert torch.equal(same, before), "a token was changed that was not chosen"
+    assert torch.equal(same, before), (
+        "with probability 0 no token is chosen, and none is changed: is it draw < probability?"
+    )
     assert (labels == IGNORED).all(), f"the label of a token that is not chosen is {IGNORED}"
 
 
@@ -91,7 +93,8 @@ def test_shares():
         found = is_so.sum().item()
         assert found == pytest.approx(share * num_chosen, abs=allowed), (
             f"{found / num_chosen:.3f} of the chosen tokens are {name}, expected {share}. Are the "
-            "shares of all tokens, or drawn one after the other so that they multiply?"
+            "shares of all tokens, or drawn one after the other so that they multiply? Or does one "
+            "draw decide both the choice and the fate?"
         )
     assert (corrupted[~is_chosen] == 7).all(), "a token was changed that was not chosen"
     assert corrupted[is_replaced].unique().numel() > 500, (

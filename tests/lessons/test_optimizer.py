@@ -3,7 +3,7 @@
 The first failure says most, hence `-x`. Steps worked by hand, the course's reference numbers, a
 slow loop in plain Python, PyTorch's AdamW, properties. A check takes the class that it tests. The
 same checks test the fused update in tests/minbert/test_fast.py, and wrong versions in
-tests/teaching/test_student_mistakes.py.
+tests/teaching/mistakes.toml.
 """
 
 from __future__ import annotations
@@ -78,7 +78,15 @@ def check_first_step(optimizer_class: OptimizerClass) -> None:
             ),
             1.5: "the step goes up the gradient; subtract it.",
             -0.58114: "the bias correction, sqrt(1 - beta_2^t) / (1 - beta_1^t), is missing.",
-            0.98419: "the bias correction has sqrt(1 - beta_2^t), not 1 - beta_2^t.",
+            0.98419: (
+                "the bias correction has sqrt(1 - beta_2^t), not 1 - beta_2^t. Or is the factor "
+                "1 - beta_2 of g^2 missing in the second moment?"
+            ),
+            0.995: "the bias correction divides by 1 - beta_1^t.",
+            -14.81139: "the second moment's correction, sqrt(1 - beta_2^t), is missing.",
+            0.95: "the first moment's correction, 1 / (1 - beta_1^t), is missing.",
+            -3.5: "the first moment takes 1 - beta_1 of the gradient, and keeps beta_1 of itself.",
+            0.13397: "the second moment adds up g^2, the square of the gradient.",
             0.62788: "t is 1 at the first step, not 2.",
             0.75: "the step is multiplied by lr twice.",
             0.0: "the step is not multiplied by lr.",

@@ -95,7 +95,13 @@ def passes_of(task: str, steps: Iterable[Step]) -> list[list[list[int]]]:
 
 
 def test_joint_by_hand():
-    assert joint(BY_HAND, seeded()) == [
+    steps = list(joint(BY_HAND, seeded()))
+    assert len(steps) == 2, (
+        f"{len(steps)} steps, expected 2: as many as the largest task has batches, "
+        "and each holds one batch of every task"
+    )
+    assert tasks_in(steps[:1]) == ["sst", "sts"], "a step has the tasks in the order of the keys"
+    assert steps == [
         [("sst", [0, 1]), ("sts", [5])],
         [("sst", [2]), ("sts", [5])],
     ], "a step holds one batch of every task, and the smaller task begins again"
@@ -196,6 +202,8 @@ def test_weights_are_passes():
     rows = rows_in(batches_of("para", steps))
     assert len(set(rows)) == len(rows) == 12 or len(rows) == 9
     assert mt_dnn(MAKE_BATCHES, seeded(), {"sst": 1.0}) == mt_dnn(MAKE_BATCHES, seeded())
+    more = mt_dnn(MAKE_BATCHES, seeded(), {"sst": 1.3})
+    assert len(batches_of("sst", more)) == 4, "3 batches x 1.3 is 3.9: round to 4, not down to 3"
     few = mt_dnn(MAKE_BATCHES, seeded(), {"sst": 0.01})
     assert len(batches_of("sst", few)) == 1, "a task never drops out"
 

@@ -26,13 +26,24 @@ def test_warmup_by_hand():
     assert warmup(0, 0) == 1.0, "without warm-up the factor is 1 from the first step on"
 
 
+# What comes out at the two steps of the warm-up.
+LINEAR_MISTAKES = {
+    (10 / 8, 9 / 8): "the warm-up is missing: take the smaller one of `warmup` and the line",
+    (10 / 16, 9 / 8): "`warmup` and the line are multiplied; take the smaller one",
+    (1.0, 1.0): "the warm-up is missing: take the smaller one of `warmup` and the line",
+    (0.0, 1 / 8): "the line rises; what counts is the steps that remain, num_steps - step",
+    (1 / 2, 9 / 10): "the line divides by all steps instead of those after the warm-up",
+}
+
+
 def test_linear_by_hand():
     """10 steps, 2 of warm-up: up in halves, then down in eighths to 0 at step 10."""
     found = [linear(step, 10, 2) for step in range(10)]
-    assert found[:2] == pytest.approx([1 / 2, 2 / 2]), (
-        "the warm-up is that of `warmup`. 0.9 at step 1: the line divides by all steps instead of "
-        "those after the warm-up"
-    )
+    hint = "the warm-up is that of `warmup`"
+    for wrong, mistake in LINEAR_MISTAKES.items():
+        if found[:2] == pytest.approx(wrong):
+            hint = mistake
+    assert found[:2] == pytest.approx([1 / 2, 2 / 2]), f"{found[:2]}, expected [0.5, 1.0]: {hint}"
     assert found[9] != 0.0, "the line reaches 0 at step num_steps, which is no step of the run"
     expected = [8 / 8, 7 / 8, 6 / 8, 5 / 8, 4 / 8, 3 / 8, 2 / 8, 1 / 8]
     assert found[2:] == pytest.approx(expected), (
@@ -43,12 +54,33 @@ def test_linear_by_hand():
     assert found == [1.0, 0.75, 0.5, 0.25, 0.0], "without warm-up, 1 at step 0 and 0 at num_steps"
 
 
+# What comes out at the beginning, a third, the half and the end of the steps after the warm-up.
+COSINE_MISTAKES = {
+    (2.0, 1.5, 1.0, 0.0): "the half is missing",
+    (1.0, 0.5, 0.0, -1.0): "1 and the half are missing",
+    (1.0, 0.25, 0.0, 1.0): "the cosine runs through a whole period; half of one is right, pi x",
+    (
+        1.0,
+        0.9330,
+        0.8536,
+        0.5,
+    ): "the cosine runs through a quarter of a period; half of one is right",
+    (0.5, 0.9330, 1.0, 0.5): "this is the sine",
+    (0.75, 0.25, 0.0670, 0.0): "x is counted from step 0; count it from the end of the warm-up",
+}
+
+
 def test_cosine_by_hand():
     """A third of half a period is 60 degrees: (1 + 1/2) / 2."""
     found = [cosine(step, 8, 2) for step in (2, 4, 5, 8)]
-    assert found == pytest.approx([1.0, 0.75, 0.5, 0.0]), (
-        "(1 + cos(pi x)) / 2, x the share of the steps after the warm-up. 0.5 at the first third: "
-        "does the cosine run through a whole period? -1 at the end: are 1 and the half missing?"
+    hint = "(1 + cos(pi x)) / 2, x the share of the steps after the warm-up"
+    for wrong, mistake in COSINE_MISTAKES.items():
+        if found == pytest.approx(wrong, abs=1e-3):
+            hint = mistake
+    expected = [1.0, 0.75, 0.5, 0.0]
+    assert found == pytest.approx(expected), f"{found}, expected {expected}: {hint}"
+    assert [cosine(step, 8, 2) for step in (0, 1)] == pytest.approx([1 / 2, 2 / 2]), (
+        "before step num_warmup_steps, the factor is that of `warmup`"
     )
 
 

@@ -87,6 +87,7 @@ MISTAKES = {
     (1.0, 1.0): "only the second was projected; each is.",
     (0.0, 2.0): "divide the product by the squared length of the gradient that is projected on.",
     (-0.5, 0.5): "the projection is added; subtract it.",
+    (0.29289, 1.70711): "divide the product by the squared length, not by the length.",
 }
 OTHER_MISTAKE = (
     "is it g_i - (g_i . g_j) / |g_j|^2 g_j for each j that is not i, where g_i . g_j is below 0?"
@@ -149,7 +150,9 @@ def test_pcgrad_closed_forms(name):
     assert torch.isfinite(found).all(), "nan: is a zero gradient divided by its squared length?"
     torch.testing.assert_close(found, expected)
     averaged = pcgrad(gradients, reduction="mean")
-    torch.testing.assert_close(averaged, expected / len(gradients))
+    assert torch.allclose(averaged, expected / len(gradients)), (
+        "reduction='mean' is not heeded: it divides the sum by the number of tasks"
+    )
     assert torch.equal(gradients, before), "the originals are changed"
 
 

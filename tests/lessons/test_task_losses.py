@@ -2,7 +2,7 @@
 
 Numbers worked by hand, slow loops, PyTorch's modules in values and gradients, properties. Then
 `prior_shift`, which tells a paraphrase model how rare paraphrases are. A check takes the loss that
-it tests. Wrong versions are tested in tests/teaching/test_student_losses.py.
+it tests. Wrong versions are tested in tests/teaching/mistakes.toml.
 """
 
 from __future__ import annotations
@@ -88,6 +88,7 @@ def check_sentiment(loss: Loss) -> None:
             2.12026: "this is the sum over the batch; take the mean.",
             -1.06013: "the minus of -log is missing.",
             1.42040: "cross-entropy takes logits: the softmax is applied twice.",
+            0.42365: "the softmax is taken over the batch; it belongs over the classes (dim=1).",
         },
     )
 
@@ -150,7 +151,10 @@ def test_a_probability_as_label_of_paraphrases_by_hand():
     assert_loss(
         paraphrase_loss(logit, labels, shift=math.log(9)),
         (unsure + sure) / 2,
-        {(unsure + math.log(2)) / 2: "the shift is left out."},
+        {
+            (unsure + math.log(2)) / 2: "the shift is left out.",
+            (unsure - math.log(0.1)) / 2: "the shift is subtracted; add it.",
+        },
     )
 
 
@@ -268,8 +272,11 @@ def test_extreme_logits_stay_finite():
 @pytest.mark.parametrize("loss", [paraphrase_loss, similarity_loss])
 def test_a_column_is_not_broadcast_against_the_labels(loss):
     """(B, 1) and (B,) would give (B, B) differences, and a mean that says nothing."""
-    with pytest.raises(ValueError):
+    try:
         loss(torch.zeros(6, 1), SIMILARITY_LABELS / 5)
+    except ValueError:
+        return
+    pytest.fail("(6, 1) against (6,) was broadcast: compare the shapes, and raise shape_error")
 
 
 # --- cosines as predictions -----------------------------------------------------------------------

@@ -1,137 +1,161 @@
-"""The table of mistakes: a change of a released body, and a word of the hint that names its cause.
+"""The table of mistakes (mistakes.toml): what each costs, and the hint that a student reads first.
 
-A row is a function, the text that is replaced in its body, the wrong text, and the hint as a
-regular expression. The body is the one of `tests/teaching/answers.py::released`.
+Wrong functions run in this process, in place of the right ones.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import importlib
+import itertools
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache, partial
+from pathlib import Path
+from types import FunctionType, ModuleType
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+import torch
+
+from minbert import fast
+from teaching.calls import answer
+from teaching.exercises import EXERCISES
+from teaching.grafting import graft, module_of
+from teaching.judging import CHECKS
+from teaching.running import judge
+from tests.lesson_functions import functions_of
+from tests.teaching.answers import FILE_OF, ROOT, released, student_file
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+TABLE = Path(__file__).with_name("mistakes.toml")
 
 
 class Mistake(NamedTuple):
-    """One row of the table."""
+    """A row of the table. Its head says what a field means."""
 
     function: str
-    right: str
-    wrong: str
+    cause: str
+    change: str
     hint: str
+    station: str
 
-    # What `minbert trace --against` names: the station, or "changed" for an argument.
-    station: str = ""
+    @property
+    def body(self) -> str:
+        """The wrong body. Raises ValueError where the released one has another text."""
+        body = released(self.function)
+        if " => " not in self.change:
+            return self.change
+        for line in self.change.splitlines():
+            right, _, wrong = line.partition(" => ")
+            if right not in body:
+                raise ValueError(f"{self.function}, {self.cause}: {right} is not in\n{body}")
+            body = body.replace(right, wrong)
+        return body
+
+    @property
+    def file(self) -> str:
+        """The text of a student's file with the mistake."""
+        return student_file(self.function, self.body)
 
 
-MISTAKES = [
-    Mistake(
-        "attention",
-        "query / math.sqrt(head_size)",
-        "query",
-        r"divide by sqrt\(head size\)",
-        "scores",
-    ),
-    Mistake("attention", "math.sqrt(head_size)", "head_size", "instead of sqrt", "scores"),
-    Mistake("attention", "query / math", "query * math", "multiplied by sqrt", "scores"),
-    Mistake("attention", "dim=-1", "dim=-2", "over the keys", "attention"),
-    Mistake("attention", "dim=-1", "dim=1", "over the keys", "attention"),
-    Mistake(
-        "attention",
-        "query @ key.transpose(-2, -1)",
-        "key @ query.transpose(-2, -1)",
-        "swapped",
-        "scores",
-    ),
-    Mistake("attention", "scores + mask_bias", "scores", "masked token still counts", "scores"),
-    Mistake(
-        "attention",
-        "scores + mask_bias",
-        "scores - mask_bias",
-        "masked token still counts",
-        "scores",
-    ),
-    Mistake(
-        "attention",
-        "dropout(probabilities, dropout_probability, training)",
-        "probabilities",
-        "nothing was dropped",
-    ),
-    Mistake(
-        "attention",
-        "dropout_probability, training",
-        "dropout_probability, True",
-        "training",
-        "weighted mean",
-    ),
-    Mistake("mask_to_bias", "torch.finfo(dtype).min", "-torch.inf", "finite", "mask"),
-    Mistake(
-        "mask_to_bias", "torch.finfo(dtype).min", "torch.finfo(dtype).tiny", "very negative", "mask"
-    ),
-    Mistake("mask_to_bias", "== 0", "== 1", "1 means real", "mask"),
-    Mistake("AdamW.update", "m.lerp_(gradient, 1 - beta_1)", "m.copy_(gradient)", "that g itself"),
-    Mistake("AdamW.update", "gradient, gradient, value", "gradient, 1, value", ""),
-    Mistake("AdamW.update", "math.sqrt(1 - beta_2 ** t)", "(1 - beta_2 ** t)", "not 1 - beta_2"),
-    Mistake("AdamW.update", "/ (1 - beta_1 ** t)", "* (1 - beta_1 ** t)", ""),
-    Mistake("AdamW.update", "v.sqrt()", "v.clone()", "square root"),
-    Mistake("AdamW.update", "value=-step_size", "value=step_size", "up the gradient"),
-    Mistake("AdamW.update", "alpha=-learning_rate *", "alpha=learning_rate *", "wrong sign"),
-    Mistake("AdamW.update", "alpha=-learning_rate *", "alpha=-", "not multiplied by lr"),
-    Mistake(
-        "AdamW.update", "alpha=-learning_rate *", "alpha=-step_size *", "multiplied by lr alone"
-    ),
-    Mistake("AdamW.update", "beta_1, beta_2", "beta_2, beta_1", "swapped|correction"),
-    Mistake(
-        "BertEmbeddings.forward",
-        "words + segments + positions",
-        "words + positions",
-        "token_type_ids",
-        "sum",
-    ),
-    Mistake(
-        "BertEmbeddings.forward",
-        "words + segments + positions",
-        "words + segments",
-        "position embedding is missing",
-        "sum",
-    ),
-    Mistake(
-        "FeedForward.forward",
-        "self.activation(self.up(hidden_states))",
-        "self.up(hidden_states)",
-        "gelu|GELU|erf",
-        "activated",
-    ),
-    Mistake(
-        "BertLayer.forward",
-        "hidden_states + self.dropout(attended)",
-        "self.dropout(attended)",
-        "",
-        "sum 1",
-    ),
-    Mistake("linear", "num_steps - num_warmup_steps", "num_steps", "after the warm-up"),
-    Mistake("cosine", "0.5 * (1.0 + ", "(", ""),
-    Mistake("mask_tokens", "& ~is_special", "", "special"),
-    Mistake("mask_tokens", "fate < 0.9", "fate < 1.0", ""),
-    Mistake("sentiment_loss", "labels.long())", "labels.long(), reduction='sum')", "mean|sum"),
-    Mistake("paraphrase_loss", "logit.float() + shift * is_class", "logit.float()", "shift"),
-    Mistake(
-        "similarity_loss",
-        "F.mse_loss(prediction.float(), labels.float())",
-        "(prediction.float() - labels.float()).abs().mean()",
-        "square them",
-    ),
-    Mistake("info_nce", "hard + hard_negative_weight * is_own", "hard", "not heeded"),
-    Mistake("info_nce", "hard_negative_weight * is_own", "hard_negative_weight", "alone, j = i"),
-    Mistake("info_nce", "same & is_other", "same", "diagonal"),
-    Mistake("info_nce", "hard.masked_fill(same_hard, -torch.inf)", "hard", "same_hard"),
-    Mistake("info_nce", "torch.cat([logits, hard], dim=1)", "logits", "hard negatives are not"),
-    Mistake("joint", "max(counts)", "min(counts)", ""),
-    Mistake("mt_dnn", "for index in order", "for index in sorted(order)", ""),
-    Mistake("pcgrad_weights", "-= product", "+= product", "subtract"),
-    Mistake("pcgrad_weights", "product / squared_norm", "product", "squared length"),
-    Mistake("pcgrad_weights", "j != i and ", "", ""),
-    Mistake(
-        "pcgrad_weights",
-        "torch.randperm(num_tasks, generator=generator).tolist()",
-        "range(num_tasks)",
-        "order",
-    ),
-]
+def read_mistakes() -> list[Mistake]:
+    """All rows of the table."""
+    tables = tomllib.loads(TABLE.read_text(encoding="utf-8"))
+    return [Mistake(name, *row) for name, table in tables.items() for row in table["rows"]]
+
+
+MISTAKES = read_mistakes()
+
+
+def wrong_function(mistake: Mistake) -> Any:
+    """The wrong function, grafted as the grader does it."""
+    file = FILE_OF[mistake.function]
+    clean = (ROOT / file).read_text(encoding="utf-8")
+    return graft(clean, mistake.file, mistake.function, module_of(file)).function
+
+
+# --- what it costs --------------------------------------------------------------------------------
+
+
+def first_failed_check(name: str, function: Any) -> str:
+    """The first check of the grader that a function fails, and its message; "" where none does."""
+    rng = np.random.default_rng(0)
+    for check in CHECKS[name]:
+        case = check.draw(rng)
+        message = judge(check, case, answer(name, function, case.inputs, case.options))
+        if message:
+            return f"{check.name}: {message}"
+    return ""
+
+
+# --- what the student reads -----------------------------------------------------------------------
+
+
+@contextmanager
+def in_place_of(name: str, wrong: Any) -> Iterator[None]:
+    """Inside the block, a function of an exercise runs the code of another one."""
+    function = functions_of(FILE_OF[name])[name]
+    before = (function.__code__, function.__defaults__, function.__kwdefaults__)
+    function.__globals__["_wrong"] = wrong
+    function.__code__ = call_wrong.__code__
+    function.__defaults__ = None
+    function.__kwdefaults__ = None
+    try:
+        yield
+    finally:
+        function.__code__, function.__defaults__, function.__kwdefaults__ = before
+        del function.__globals__["_wrong"]
+
+
+def call_wrong(*arguments, **options):
+    return _wrong(*arguments, **options)  # type: ignore[name-defined]  # noqa: F821
+
+
+@cache
+def cases_of(name: str) -> list[Callable[[], None]]:
+    """The visible tests of a function's exercise, in their order, without those with fixtures."""
+    file = FILE_OF[name]
+    tests = next(exercise.tests for exercise in EXERCISES.values() if file in exercise.to_write)
+    module = importlib.import_module(tests.removesuffix(".py").replace("/", "."))
+    cases: list[Callable[[], None]] = []
+    for word, function in vars(module).items():
+        if word.startswith("test_"):
+            cases += calls_of(function, module)
+    return cases
+
+
+def calls_of(test: FunctionType, module: ModuleType) -> list[Callable[[], None]]:
+    """A test with each combination of its parameters."""
+    choices = []
+    for mark in getattr(test, "pytestmark", []):
+        if mark.name == "parametrize":
+            names, values = mark.args[:2]
+            names = names.replace(",", " ").split() if isinstance(names, str) else list(names)
+            rows = [value if len(names) > 1 else (value,) for value in values]
+            choices.append([dict(zip(names, row, strict=True)) for row in rows])
+    calls = []
+    for parts in itertools.product(*choices):
+        options = {key: value for part in parts for key, value in part.items()}
+        if set(test.__code__.co_varnames[: test.__code__.co_argcount]) == set(options):
+            calls.append(partial(test, **options))
+    return calls
+
+
+def first_message(name: str, wrong: Any) -> str:
+    """The message of the first visible test that fails, or "" where all pass."""
+    with in_place_of(name, wrong), fast.switched(is_fast=False):
+        for case in cases_of(name):
+            torch.manual_seed(0)
+            try:
+                case()
+            except pytest.skip.Exception:
+                continue
+            except BaseException as error:  # pytest.fail is no Exception
+                return f"{type(error).__name__}: {error}".splitlines()[0]
+    return ""
