@@ -22,7 +22,7 @@ HELD_OUT = 200  # one paragraph in so many is held out for evaluation
 # Of all sequences. Where long paragraphs make it more, sequences at the end are held out instead.
 MAX_HELD_OUT = 0.05
 SEED_STRIDE = 1_000_003  # between the orders of two seeds, so that they share none
-CHUNK = 2_000_000  # characters that are tokenized at once: about 50 MB of the library's encodings
+CHUNK = 2_000_000  # characters that are tokenized at once, which bounds the library's encodings
 
 
 class PackedText(NamedTuple):

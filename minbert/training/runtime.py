@@ -71,7 +71,7 @@ def settle_memory() -> None:
     is mapped and zeroed again. This costs a third of a small model's step on CPU. Without mallopt
     (macOS, Windows) nothing happens.
 
-    oneDNN computes torch's matrix products on CPU. It compiles a kernel of .3 MB for each shape,
+    oneDNN computes torch's matrix products on CPU. It compiles a kernel for each shape,
     and keeps 1,024 of them by default. ideep, between torch and oneDNN, keeps 1,024 of its own.
     Batches have many lengths, so memory would grow for as long as new lengths come. To compile a
     kernel again that is not among the last 64 costs nothing that can be measured. What the

@@ -1,8 +1,9 @@
-"""Finds measured numbers in the documents that stand outside of the tables from records.
+"""Finds measured numbers in documents and code that stand outside of the tables from records.
 
-`python -m tools.tables.measured_numbers [PAGE ...]` lists them. A number counts as measured if it
-has the form of a score, a share, a time, a size in memory, a ratio or a speed (RULES). Four places
-are exempt:
+`python -m tools.tables.measured_numbers [PAGE ...]` lists them. Of code, it reads docstrings and
+comments. numbers_in_code.toml says which numbers there were not measured, and why. A number counts
+as measured if it has the form of a score, a share, a time, a size in memory, a ratio or a speed
+(RULES). Four places of a document are exempt:
 
 - Tables between the markers of `python -m tools.tables`. They come from records.
 - `inline code`. There a number is a value that a reader types, such as `0.05`.
@@ -18,8 +19,11 @@ are exempt:
 from __future__ import annotations
 
 import argparse
+import ast
+import io
 import re
 import sys
+import tokenize
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -29,8 +33,19 @@ from minbert.commands.flags import Parser
 from minbert.training.code_version import ROOT
 from tools.tables.__main__ import BLOCK
 
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    # pytest installs it where Python has no reader of its own.
+    import tomli as tomllib
+
+EXCEPTIONS = Path(__file__).parent / "numbers_in_code.toml"
+
 # Where the documents are.
 PAGES = ("*.md", "docs/**/*.md", "data/*.md", "data/sample/*.md", "*/bundled/*.md", "tools/*/*.md")
+# Where the code is. Tests compare with numbers that they write down.
+CODE = ("*.py", "*/**/*.py")
+NO_CODE = ("tests", "docs", "runs", ".venv")
 # Languages of code blocks that hold printed output. "" is a block that names none.
 OUTPUT_LANGUAGES = ("", "text", "console")
 # A table of options begins with these cells. A test compares its defaults with the code.
@@ -92,6 +107,16 @@ def all_pages(root: Path) -> list[Path]:
     for pattern in PAGES:
         pages.update(root.glob(pattern))
     return sorted(pages)
+
+
+def all_code(root: Path) -> list[Path]:
+    """Return all Python files whose docstrings and comments are searched."""
+    files: set[Path] = set()
+    for pattern in CODE:
+        for path in root.glob(pattern):
+            if not {*NO_CODE} & {*path.relative_to(root).parts[:-1]}:
+                files.add(path)
+    return sorted(files)
 
 
 # --- the lines of a page --------------------------------------------------------------------------
@@ -162,12 +187,71 @@ def find_numbers(text: str) -> list[Finding]:
     return findings
 
 
+# --- docstrings and comments ----------------------------------------------------------------------
+
+DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+def words_in_code(code: str) -> list[Line]:
+    """Return the docstrings and the comments of a Python file. A docstring is one Line."""
+    found = []
+    for node in ast.walk(ast.parse(code)):
+        if isinstance(node, DOCUMENTED):
+            text = ast.get_docstring(node, clean=False)
+            if text:
+                found.append(Line(node.body[0].lineno, text, None))
+    for token in tokenize.generate_tokens(io.StringIO(code).readline):
+        if token.type == tokenize.COMMENT:
+            found.append(Line(token.start[0], token.string.removeprefix("#"), None))
+    return found
+
+
+def find_numbers_in_code(code: str) -> list[Finding]:
+    """Return the numbers in docstrings and comments that look measured."""
+    findings = []
+    for words in words_in_code(code):
+        for line, kind, text in find_numbers(words.text):
+            findings.append(Finding(words.number + line - 1, kind, text))
+    return findings
+
+
+def read_exceptions() -> set[tuple[str, str]]:
+    """Return the files and numbers of numbers_in_code.toml."""
+    with open(EXCEPTIONS, "rb") as file:
+        reasons = tomllib.load(file)
+    exceptions: set[tuple[str, str]] = set()
+    for files in reasons.values():
+        for name, numbers in files.items():
+            exceptions.update((name, number) for number in numbers)
+    return exceptions
+
+
 # --- the command ----------------------------------------------------------------------------------
 
 ADVICE = (
     "Put each number into a record and its table (docs/results/README.md says how), write a value "
     "that a reader chooses as `code`, or write <!-- not measured here: REASON --> above the block."
 )
+
+
+def complaints(root: Path) -> list[str]:
+    """Return a line for each measured number of the repository, and for each needless exception."""
+    lines = []
+    for path in all_pages(root):
+        name = path.relative_to(root).as_posix()
+        lines += describe(name, find_numbers(path.read_text(encoding="utf-8")))
+
+    unused = read_exceptions()
+    exceptions = frozenset(unused)
+    for path in all_code(root):
+        name = path.relative_to(root).as_posix()
+        findings = find_numbers_in_code(path.read_text(encoding="utf-8"))
+        unused -= {(name, finding.text) for finding in findings}
+        lines += describe(
+            name, [finding for finding in findings if (name, finding.text) not in exceptions]
+        )
+    lines += [f"{name} has no {text}, which {EXCEPTIONS.name} lists" for name, text in unused]
+    return lines
 
 
 def describe(page: str, findings: Sequence[Finding]) -> list[str]:
@@ -179,11 +263,15 @@ def build_parser() -> argparse.ArgumentParser:
     """Return the parser of this command."""
     parser = Parser(
         prog="python -m tools.tables.measured_numbers",
-        description="List measured numbers that stand outside of the tables from records.",
+        description="List measured numbers outside of the tables from records.",
         allow_abbrev=False,
     )
     parser.add_argument(
-        "pages", nargs="*", type=Path, metavar="PAGE", help="a document (default: all of them)"
+        "pages",
+        nargs="*",
+        type=Path,
+        metavar="PAGE",
+        help="a document (default: all of them, and all code)",
     )
     return parser
 
@@ -192,8 +280,11 @@ def build_parser() -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Exit code 1 where a measured number stands outside of a table."""
     lines = []
-    for page in build_parser().parse_args(argv).pages or all_pages(ROOT):
+    pages = build_parser().parse_args(argv).pages
+    for page in pages:
         lines += describe(str(page), find_numbers(page.read_text(encoding="utf-8")))
+    if not pages:
+        lines = complaints(ROOT)
     if lines:
         print("\n".join([*lines, ADVICE]))
     return 1 if lines else 0
