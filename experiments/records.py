@@ -176,8 +176,8 @@ def check_committed(code: Mapping[str, str]) -> None:
 def contradictions(record: Mapping[str, Any]) -> list[str]:
     """Return what does not fit together in the record of a run: a score was edited, or is wrong.
 
-    The overall score is the mean of the tasks. The scores are those of one epoch, but for a mean of
-    several models, and for what was trained afterwards.
+    The overall score is the mean of the tasks. The scores are those of the best epoch, but for a
+    mean of several models, and for what was trained afterwards.
     """
     scores = record.get("scores", {})
     faults = []
@@ -195,7 +195,22 @@ def contradictions(record: Mapping[str, Any]) -> list[str]:
         kept = {name: scores[name] for name in names}
         if not any({name: epoch[name] for name in names} == kept for epoch in epochs):
             faults.append("the scores are those of no epoch")
+        faults += worse_than_an_epoch(options.get("score", ""), scores, epochs)
     return faults
+
+
+def worse_than_an_epoch(
+    selected_by: str, scores: Mapping[str, float], epochs: Sequence[Mapping[str, float]]
+) -> list[str]:
+    """Return a fault where an epoch has a higher score than the one that was kept.
+
+    selected_by: the score that chooses the epoch, as far as the record says it.
+    """
+    if selected_by not in scores or selected_by not in epochs[0]:
+        return []
+    if max(epoch[selected_by] for epoch in epochs) > scores[selected_by]:
+        return [f"another epoch has a higher {selected_by}, which chose the epoch"]
+    return []
 
 
 # --- on disk --------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from scipy.stats import t
 from command_line.folders import load
 from command_line.reproduction import command_of
 from data.examples import BUILT_IN_FILES
+from experiments.known_data import describe, faults_of_command
 from experiments.records import (
     RECORDS,
     Record,
@@ -41,6 +42,8 @@ from multitask.options import PredictionFileOptions
 
 Say = Callable[..., Any]
 SAME, OTHER = 0, 1  # exit codes
+# The records of one experiment differ in their seed.
+EXPERIMENT = ("recipe", "options", "data")
 COMPARED_ENTRIES = ("scores", "epochs", "best_step", "stages")
 
 
@@ -213,7 +216,8 @@ def reproduce_record(source: str, out: Path, data_dir: Path, start: bool, say: S
     if found != record["data"]:
         raise ValueError(
             f"{data_dir} has the digest {found[:10] or 'none'}, and the record was made with "
-            f"{record['data'][:10]}. Give the folder of its data as --data-dir."
+            f"{record['data'][:10]}. {describe(record['data'])}Give the folder of its data as "
+            "--data-dir."
         )
     if not start:
         say("the data are there. --start trains.")
@@ -246,14 +250,15 @@ def find_record(source: str) -> NamedRecord:
             f"{source} is no folder of a run, and no record. Name a record by its file and its "
             "line, such as methods:6."
         )
-    records = read_records(RECORDS / f"{match[1]}.jsonl")
+    # A benchmark's record holds the record of the run that it measured.
+    records = [record.get("run", record) for record in read_records(RECORDS / f"{match[1]}.jsonl")]
     number = int(match[2])
-    if not 1 <= number <= len(records) or not {"recipe", "data"} <= records[number - 1].keys():
+    if not 1 <= number <= len(records) or not {"recipe", "data"} <= set(records[number - 1]):
         raise ValueError(f"{source}: no record of a run stands there.")
     record = records[number - 1]
     siblings = []
     for other in records:
-        same = all(other.get(name) == record.get(name) for name in ("recipe", "options", "data"))
+        same = all(name in other and other[name] == record[name] for name in EXPERIMENT)
         if same and other["seed"] != record["seed"]:
             siblings.append(other)
     return NamedRecord(record, siblings)
@@ -261,7 +266,7 @@ def find_record(source: str) -> NamedRecord:
 
 def check_record(source: str, record: Record) -> None:
     """Raise ValueError for a record that contradicts itself or that nobody could run again."""
-    faults = contradictions(record)
+    faults = [*contradictions(record), *faults_of_command(record)]
     if faults:
         raise ValueError(f"{source}: {'; '.join(faults)}. The record was edited.")
     commit = record["code"]["git"]

@@ -6,11 +6,13 @@ import errno
 import json
 import multiprocessing
 from datetime import date
+from types import SimpleNamespace
 
 import pytest
 from filelock import FileLock
 
-from experiments import records
+from experiments import records, reproduction
+from experiments.known_data import faults_of, known_data
 from experiments.records import (
     COMMANDS,
     RECORDS,
@@ -22,6 +24,7 @@ from experiments.records import (
     read_records,
     record_of,
 )
+from minbert.commands.flags import shell_command
 
 DAY = date(2026, 11, 25)
 
@@ -186,7 +189,7 @@ def test_code_that_is_in_no_commit_cannot_record(tmp_path, monkeypatch, _records
 @pytest.mark.parametrize("path", sorted(RECORDS.glob("*.jsonl")), ids=lambda path: path.stem)
 def test_our_records_contradict_nothing(path):
     for number, record in enumerate(read_records(path), start=1):
-        assert contradictions(record) == [], f"{path.name}, line {number}"
+        assert faults_of(record.get("run", record)) == [], f"{path.name}, line {number}"
 
 
 def test_a_shifted_score_is_noticed_though_its_digest_is_computed_anew():
@@ -200,6 +203,68 @@ def test_a_shifted_score_is_noticed_though_its_digest_is_computed_anew():
             assert contradictions({**record, "scores": scores}), (record["recipe"], name)
             num_shifted += 1
     assert num_shifted > 50
+
+
+def real_record():
+    """A record of ours, with the command that newer ones have."""
+    record = read_records(RECORDS / "methods.jsonl")[0]
+    assert record["recipe"] == "defaults" and len(record["epochs"]) > 1
+    values = {**record["options"], "seed": record["seed"]}
+    return {**record, "command": shell_command(["python", "run_multitask.py"], values)}
+
+
+def shift_all(record):
+    """The accuracy of SST is .1 higher everywhere, and so is all that follows from it."""
+    for scores in (record["scores"], *record["epochs"]):
+        scores["sst"] += 0.1
+        scores["overall_2023"] += 0.1 / 3
+
+
+def take_another_epoch(record):
+    """The scores are those of an epoch that was not the best one."""
+    worst = min(record["epochs"], key=lambda epoch: epoch["overall_2023"])
+    record["scores"] = {name: worst[name] for name in record["scores"]}
+
+
+TAMPERED = {
+    "a score": lambda record: record["scores"].update(sst=0.7),
+    "the overall score": lambda record: record["scores"].update(overall_2023=0.8),
+    "a score in all places": shift_all,
+    "another epoch": take_another_epoch,
+    "a score of an epoch": lambda record: record["epochs"][0].update(para=0.9),
+    "a baseline": lambda record: record["baselines"]["TF-IDF"].update(sst=0.4),
+    "unknown data": lambda record: record.update(data="0" * 64),
+    "the data of another task": lambda record: record.update(
+        data=next(digest for digest, data in known_data().items() if data.dev == {"sst": 1101})
+    ),
+    "the seed": lambda record: record.update(seed=record["seed"] + 1),
+    "an option": lambda record: record["options"].update(lr=0.123),
+    "an option that is left out": lambda record: record["options"].pop("lr"),
+    "an option of the command": lambda record: record.update(
+        command=f"{record['command']} --batch_size 7"
+    ),
+    "the commit": lambda record: record["code"].update(git="0123456789abcdef"),
+    "code in no commit": lambda record: record["code"].update(git="0179ec29ba-dirty"),
+}
+
+
+@pytest.mark.parametrize("name", TAMPERED)
+def test_a_tampered_record_is_noticed_though_its_digest_is_computed_anew(name, monkeypatch):
+    """By the check of all records, or by `reproduce` before it trains."""
+    # Of a shallow clone, git does not know the commit of the record itself.
+    there = "0179ec29ba"
+    monkeypatch.setattr(
+        reproduction, "run_git", lambda *words: SimpleNamespace(returncode=there not in words[-1])
+    )
+    record = real_record()
+    record["code"]["git"] = there
+    assert faults_of(record) == []
+    reproduction.check_record("methods:1", record)
+
+    TAMPERED[name](record)
+    if not faults_of(record):
+        with pytest.raises(ValueError, match="in no commit|no commit 0123456789abcdef"):
+            reproduction.check_record("methods:1", record)
 
 
 def test_the_record_of_a_run_has_the_whole_command(two_runs):

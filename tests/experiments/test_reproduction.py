@@ -8,10 +8,11 @@ import shutil
 import pytest
 from safetensors.numpy import load_file, save_file
 
+from data.options import SAMPLE_FOLDER
 from experiments import reproduction
 from experiments.records import RECORDS, add_records, read_records
 from experiments.reproduce import main
-from experiments.reproduction import differences_of_runs, unlike_seeds
+from experiments.reproduction import differences_of_runs, digest_of_data, unlike_seeds
 from minbert.commands.files import write_json
 
 METHODS = read_records(RECORDS / "methods.jsonl")
@@ -107,12 +108,21 @@ def tampered(tmp_path, monkeypatch):
     return write
 
 
-def test_a_record_says_what_it_needs(reproduce):
-    code, printed, said = reproduce("methods:1")
+def test_a_record_says_what_it_needs(tampered, reproduce):
+    digest = digest_of_data(SAMPLE_FOLDER, METHODS[0])
+    code, printed, said = reproduce(tampered(data=digest))
     assert code == 0, said
     assert f"It took {METHODS[0]['minutes']} minutes" in printed
-    assert METHODS[0]["data"][:10] in printed and METHODS[0]["code"]["git"][:10] in printed
+    assert digest[:10] in printed and METHODS[0]["code"]["git"][:10] in printed
     assert "--seed 0" in printed and "--start trains" in printed
+
+
+def test_a_record_of_an_earlier_sample_says_where_its_data_are(reproduce):
+    """Of a file of runs, and of a benchmark that measured a run."""
+    for name in ("methods:1", "real-sentences:11"):
+        code, _, said = reproduce(name)
+        assert code == 2
+        assert "the first bundled sample. `git archive 0179ec29ba data/sample | tar -x -C" in said
 
 
 @pytest.mark.parametrize(

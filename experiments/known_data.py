@@ -1,0 +1,110 @@
+"""Which data the records of this repository come from, and what follows for their numbers.
+
+records/data.json has the name of each digest, and the rows of its dev files. An accuracy is a whole
+number of rows divided by all rows, so an edited one is nearly always noticed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import cache
+from typing import Any, NamedTuple
+
+from experiments.flags import is_different, parse_flags
+from experiments.records import (
+    RECORDS,
+    contradictions,
+    default_options,
+    split_command,
+    unrecorded_options,
+)
+
+KNOWN_DATA = RECORDS / "data.json"
+WITH_ACCURACY = ("sst", "para")
+NEARLY_WHOLE = 1e-6
+
+
+class KnownData(NamedTuple):
+    """The data of a digest.
+
+    dev: the number of dev rows by task. commit: one that has an earlier bundled sample.
+    """
+
+    name: str
+    dev: Mapping[str, int]
+    commit: str = ""
+
+
+@cache
+def known_data() -> dict[str, KnownData]:
+    """Return all known data by their digest."""
+    content = json.loads(KNOWN_DATA.read_text(encoding="utf-8"))
+    return {digest: KnownData(**entry) for digest, entry in content.items()}
+
+
+def describe(digest: str) -> str:
+    """Return which data have a digest, and how an earlier sample is had; "" for other data."""
+    data = known_data().get(digest)
+    if data is None:
+        return ""
+    if not data.commit:
+        return f"These are {data.name}. "
+    return (
+        f"These are {data.name}. `git archive {data.commit[:10]} data/sample | tar -x -C FOLDER` "
+        "writes them to FOLDER/data/sample. "
+    )
+
+
+def faults_of(record: Mapping[str, Any]) -> list[str]:
+    """Return what does not fit together in a record of a run of this repository.
+
+    Beside `contradictions`, its data must be known ones, its accuracies must be possible with their
+    rows, and its command must start this run.
+    """
+    return [*contradictions(record), *faults_of_data(record), *faults_of_command(record)]
+
+
+def faults_of_data(record: Mapping[str, Any]) -> list[str]:
+    """Return what is wrong with the digest of the data, and with scores on these data."""
+    if not isinstance(record.get("data"), str):
+        return []
+    data = known_data().get(record["data"])
+    if data is None:
+        return [f"no known data have the digest {record['data'][:10]}"]
+
+    tables = {"scores": record.get("scores", {})}
+    epochs = record.get("epochs")
+    for entry in epochs if isinstance(epochs, list) else []:
+        tables[f"epoch {entry['epoch']}"] = entry
+    for name, scores in (record.get("baselines") or {}).items():
+        tables[f"baseline {name}"] = scores
+    faults = []
+    for title, scores in tables.items():
+        for task in WITH_ACCURACY:
+            if task in scores and task in data.dev:
+                num_right = scores[task] * data.dev[task]
+                if abs(num_right - round(num_right)) > NEARLY_WHOLE:
+                    faults.append(f"{title}: {task} is no share of {data.dev[task]:,} rows")
+    return faults
+
+
+def faults_of_command(record: Mapping[str, Any]) -> list[str]:
+    """Return the options and the seed that differ from those in the record's command.
+
+    Older records have no command.
+    """
+    command = record.get("command", "")
+    if not command.startswith("python run_multitask.py"):
+        return []
+    flags = parse_flags(split_command(command))
+    defaults = default_options()
+    recorded = {**record["options"], "seed": record["seed"]}
+    faults = []
+    # What only names a place is in the command, and not in the record.
+    for name in sorted({*recorded, *flags} - (unrecorded_options() - {"seed"})):
+        value = recorded.get(name, defaults.get(name))
+        asked = flags.get(name, str(defaults.get(name)))
+        if is_different(value, asked):
+            faults.append(f"--{name} is {value}, and the command has {asked}")
+    return faults
