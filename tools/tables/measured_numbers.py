@@ -230,7 +230,8 @@ def read_exceptions() -> set[tuple[str, str]]:
 
 ADVICE = (
     "Put each number into a record and its table (docs/results/README.md says how), write a value "
-    "that a reader chooses as `code`, or write <!-- not measured here: REASON --> above the block."
+    "that a reader chooses as `code`, or write <!-- not measured here: REASON --> above the block. "
+    "A number in code that was not measured belongs into tools/tables/numbers_in_code.toml."
 )
 
 
