@@ -145,9 +145,14 @@ class BertConfig:
     def first_position(self) -> int:
         """The row of the position table that the first token reads.
 
-        RoBERTa and its like begin behind the row of padding, which has the padding token's id.
+        RoBERTa and its like begin behind the row of padding, which has the padding token's id. In
+        MPNet it has a fixed number, whatever that id is.
         """
-        return self.pad_token_id + 1 if self.family.counts_behind_padding else 0
+        family = self.family
+        if not family.counts_behind_padding:
+            return 0
+        row = self.pad_token_id if family.padding_row is None else family.padding_row
+        return row + 1
 
     @property
     def word_size(self) -> int:

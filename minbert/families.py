@@ -74,6 +74,9 @@ class Family:
     # Whether positions are counted from the row behind padding's own row (fairseq).
     counts_behind_padding: bool = False
 
+    # The row of padding in the position table, where it is not the padding token's id.
+    padding_row: int | None = None
+
     # Whether the attention also reads how far two tokens are apart (relative_positions.py).
     has_relative_positions: bool = False
 
@@ -184,6 +187,7 @@ FAMILIES = {
         },
         has_segments=False,
         counts_behind_padding=True,
+        padding_row=1,
         has_relative_positions=True,
     ),
 }

@@ -152,6 +152,7 @@ def test_two_segments_of_a_roberta_are_read_only_where_they_are_given(tmp_path):
         ("electra", {"embedding_size": 32}),
         ("electra", {"type_vocab_size": 1}),
         ("mpnet", {"hidden_act": "relu"}),
+        ("mpnet", {"pad_token_id": 0}),
     ],
 )
 def test_settings_of_a_config(tmp_path, name, values):
