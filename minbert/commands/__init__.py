@@ -13,6 +13,7 @@ start.py        The first moments of a command, before its own files are importe
 texts.py        Makes signs visible that a reader cannot see, and keeps messages short.
 streams.py      Standard input and output that may be closed, full or without a reader.
 ctrl_c.py       Ctrl-C while a command works, also where a library loses it.
+memory.py       Too little memory, told as such.
 ending.py       Exit codes, Ctrl-C and the messages of both.
 optional.py     Packages that only some commands need.
 hidden.py       Files of a user that hide a package of ours.

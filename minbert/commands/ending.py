@@ -7,20 +7,20 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 import shlex
 import signal
 import sys
 import tempfile
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
 
 from minbert.commands import start, streams
 from minbert.commands.ctrl_c import INTERRUPTION
+from minbert.commands.memory import first_line_of, is_lack_of_memory, message_of_full_memory
 from minbert.commands.paths import in_shell
 from minbert.commands.plugins import flags_of_named
 from minbert.commands.texts import visible_everywhere
@@ -38,21 +38,6 @@ STOPPED = start.STOPPED
 FAILS_AGAIN = (DIVERGED, BAD_INPUT, DEFECT)
 
 FULL = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)  # errors of a disk without space
-
-# What libraries say where an allocation fails: torch, oneDNN, CUDA, C++, the loader of libraries.
-FULL_MEMORY = (
-    "can't allocate memory",
-    "annot allocate memory",
-    "out of memory",
-    "bad_alloc",
-    "bad allocation",
-    "could not create a primitive",
-    "could not create a memory",
-    "CUBLAS_STATUS_ALLOC_FAILED",
-    "failed to map segment from shared object",
-    "can't start new thread",
-    "Unable to allocate",
-)
 
 
 def this_python() -> str:
@@ -139,7 +124,10 @@ def exit_code(
                     refuse_processes()
                 ending.code = main(arguments) or DONE
                 _ignore_signals(is_program)
-            except (Exception, KeyboardInterrupt) as error:
+            except BaseException as error:
+                # Such as SystemExit.
+                if not isinstance(error, Exception | KeyboardInterrupt) and not is_panic(error):
+                    raise
                 _ignore_signals(is_program)
                 ending.explain(error)
             _check_output(ending)
@@ -233,49 +221,9 @@ def is_interruption(error: BaseException) -> bool:
     return isinstance(error, KeyboardInterrupt) or INTERRUPTION.is_wanted
 
 
-def is_lack_of_memory(error: BaseException) -> bool:
-    """Whether an exception, or one that it was made of, says that the memory is full.
-
-    A ValueError that speaks of memory says itself what to do.
-    """
-    if isinstance(error, ValueError) and "memory" in str(error):
-        return False
-    cause: BaseException | None = error
-    while cause is not None:
-        if isinstance(cause, MemoryError) or type(cause).__name__ == "OutOfMemoryError":
-            return True
-        if isinstance(cause, OSError) and cause.errno == errno.ENOMEM:
-            return True
-        text = str(cause)
-        is_of_library = isinstance(cause, RuntimeError | ImportError | OSError)
-        if is_of_library and any(words in text for words in FULL_MEMORY):
-            return True
-        cause = cause.__cause__
-    return False
-
-
-def message_of_full_memory(error: BaseException) -> str:
-    """What was asked for, what there is, and what to lower."""
-    asked = re.search(r"allocate ([\d.]+) ?(bytes|[KMGT]i?B)", str(error))
-    figures = []
-    if asked and asked[2] == "bytes":
-        figures.append(f"{int(float(asked[1])) / 1e9:.2f} GB more were asked for")
-    elif asked:
-        figures.append(f"{asked[1]} {asked[2]} more were asked for")
-    sizes = {}
-    with suppress(OSError, ValueError, IndexError):
-        for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
-            name, size = line.split()[:2]
-            sizes[name] = int(size) * 1024
-        free = sizes["MemAvailable:"] / 1e9
-        figures.append(f"{free:.1f} of {sizes['MemTotal:'] / 1e9:.1f} GB of the machine are free")
-    if not asked:
-        figures.append(first_line_of(error))
-    return (
-        f"there is not enough memory ({', '.join(figures)}). Choose smaller batches, shorter rows "
-        "or a smaller model, or stop other programs. If the memory of this process is limited "
-        "(ulimit -v, a container), raise the limit."
-    )
+def is_panic(error: BaseException) -> bool:
+    """Whether an exception is the panic of a library in Rust, such as tokenizers."""
+    return type(error).__module__ == "pyo3_runtime"
 
 
 def message_of_full_output(name: str, error: OSError) -> str:
@@ -284,12 +232,6 @@ def message_of_full_output(name: str, error: OSError) -> str:
         f"{name}: standard output cannot be written ({error.strerror}). Free some space, or send "
         "it to another place."
     )
-
-
-def first_line_of(error: BaseException) -> str:
-    """The first line of an exception's text, which may be very long."""
-    lines = str(error).strip().splitlines()
-    return lines[0][:200] if lines else "no text"
 
 
 def keep_traceback(error: BaseException) -> str:

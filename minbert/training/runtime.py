@@ -15,6 +15,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from minbert.commands.memory import check_limit
+
 GPUS = {"cuda": torch.cuda, "mps": torch.mps}
 # How many compiled kernels oneDNN and ideep keep, as environment variables.
 KERNEL_CACHES = ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY")
@@ -76,7 +78,10 @@ def settle_memory() -> None:
     Batches have many lengths, so memory would grow for as long as new lengths come. To compile a
     kernel again that is not among the last 64 costs nothing that can be measured. What the
     environment already sets stays as it is.
+
+    TooSmallLimit where the process may have less memory than any work takes.
     """
+    check_limit(torch.get_num_threads())
     for cache in KERNEL_CACHES:
         os.environ.setdefault(cache, str(MAX_KERNELS))
     with suppress(AttributeError, OSError, TypeError):

@@ -7,6 +7,7 @@ import importlib
 import io
 import os
 import re
+import resource
 import shlex
 import signal
 import subprocess
@@ -23,6 +24,7 @@ from minbert.commands.ctrl_c import INTERRUPTION
 from minbert.commands.ending import exit_code, resumable, this_launcher, this_python
 from minbert.commands.paths import in_shell
 from minbert.pretraining import __main__ as pretraining
+from minbert.training.runtime import settle_memory
 from multitask.ensemble import work as ensemble
 from multitask.ensemble.__main__ import main as join_runs
 from tests.forked_processes import forked
@@ -178,6 +180,48 @@ def test_other_errors_are_no_lack_of_memory(error, code, capsys):
 
     assert main() == code
     assert "there is not enough memory" not in capsys.readouterr().err
+
+
+def test_a_limit_that_no_model_fits_into_is_told_before_the_work(monkeypatch, capsys):
+    """Close to a limit, OpenBLAS ends the process, and other libraries hang."""
+    limits = {"infinite": resource.RLIM_INFINITY, "large": 1 << 40, "small": 900 << 20}
+
+    @exit_code("x")
+    def main(name):
+        monkeypatch.setattr(resource, "getrlimit", lambda kind: (limits[name], limits[name]))
+        settle_memory()
+
+    assert main("infinite") == main("large") == 0
+    assert main("small") == 2
+    assert capsys.readouterr().err.startswith(
+        "x: there is not enough memory: this process may have 0.94 GB, and even a small model takes"
+    )
+
+
+@pytest.mark.parametrize(("limit", "code"), [(1 << 40, 70), (100 << 20, 2)])
+def test_an_error_without_a_name_close_to_the_limit_is_a_lack_of_memory(limit, code, monkeypatch):
+    monkeypatch.setattr(resource, "getrlimit", lambda kind: (limit, limit))
+
+    @exit_code("x")
+    def main(arguments=None):
+        raise SystemError("error return without exception set")
+
+    assert main() == code
+
+
+def test_a_panic_of_a_library_in_rust_is_no_traceback(capsys):
+    """It is no Exception. tokenizers panics where it gets no thread."""
+    panic = type("PanicException", (BaseException,), {"__module__": "pyo3_runtime"})
+
+    @exit_code("x")
+    def main(text):
+        raise panic(text)
+
+    assert main("The global thread pool has not been initialized.: ThreadPoolBuildError {") == 2
+    assert "x: there is not enough memory (" in capsys.readouterr().err
+    assert main("index out of bounds") == 70
+    with pytest.raises(SystemExit):
+        exit_code("x")(lambda arguments: sys.exit(3))()
 
 
 # --- input and output -----------------------------------------------------------------------------
