@@ -25,21 +25,26 @@ from command_line.course_flags import translate
 from experiments.checks import check_same, check_series, find_doubts
 from experiments.comparable import check_fits, check_new
 from experiments.controls import METHODS, check_flags, check_methods
-from experiments.recipes import values_of
+from experiments.figures import bar_plot
+from experiments.flags import parse_flags
+from experiments.recipes import COMPARISONS, RECIPES, values_of
 from experiments.records import COMMANDS, RECORDS, add_records, read_records, record_of
 from experiments.results import Results
 from experiments.run_files import read_record
-from experiments.series import Series, parse_seeds, run_process
+from experiments.series import Arm, Series, parse_seeds, run_process
+from experiments.tables import CSV_HEADER, LATEX_START, build_csv, build_latex
 from minbert.commands.ending import BAD_INPUT, DEFECT, DIVERGED, exit_code
 from minbert.commands.files import write_text
 from minbert.commands.flags import parse_command
 from minbert.commands.options import CommandOptions, argument, positional
 from minbert.commands.outputs import PAGE_START, Output, begins_with, check_outputs
 from minbert.reporting import terminal
+from minbert.reporting.images import write_pdf
 from minbert.reporting.pages import write_html
 from minbert.training.code_version import code_version
 
 # Flags of run_multitask.py that this command sets itself.
+REPEATED_FLAGS = {"task", "plugin"}  # of run_multitask.py, which may be given several times
 SET_FLAGS = ("--recipe", "--seed", "--name", "--output-dir", "--output_dir", "--resume")
 
 
@@ -50,13 +55,22 @@ PROGRAM = "python -m experiments"
 class ExperimentsOptions(CommandOptions):
     """The command line of this command."""
 
-    names: tuple[str, ...] = positional("NAME...", "recipes, see run_multitask.py --list-recipes")
+    names: tuple[str, ...] = positional(
+        "NAME...", "recipes, see run_multitask.py --list-recipes", is_required=False
+    )
+    arm: tuple[str, ...] = argument(
+        (),
+        "a row of your own, by a name and the flags of its runs, such as "
+        "--arm 'simcse=--pretrain simcse'. The flag may be given several times. NAME= has no flags "
+        "of its own",
+        "NAME=FLAGS",
+    )
     seeds: str = argument("0,1,2", "separated by commas")
     out: Path = argument(Path("runs/ablation"), "folder of all runs", "DIR")
     against: str | None = argument(
         None,
-        "one of the recipes: a second table has the differences from it, task by task and seed by "
-        "seed",
+        "one of the recipes or arms: a second table has the differences from it, task by task and "
+        "seed by seed",
         "NAME",
     )
     record: str | None = argument(
@@ -89,13 +103,28 @@ def parse(argv: Sequence[str] | None) -> Request:
     flags = translate(shlex.split(options.with_))
     for name in options.names:
         values_of(name)
-    series = Series(options.names, parse_seeds(options.seeds), options.out, tuple(flags))
+    arms = tuple(parse_arm(text) for text in options.arm)
+    names = (*options.names, *(arm.name for arm in arms))
+    series = Series(names, parse_seeds(options.seeds), options.out, tuple(flags), arms)
     records = path_of_records(options.record or "", series)
     against = options.against or ""
     problem = find_problem(series, against)
     if problem:
         raise ValueError(problem)
     return Request(series, against, records)
+
+
+def parse_arm(text: str) -> Arm:
+    """Return the arm in a value of --arm. ValueError for a name that a folder cannot have."""
+    name, equals, flags = text.partition("=")
+    if not equals or not re.fullmatch(r"[\w-]+", name, re.ASCII):
+        raise ValueError(
+            f"--arm is '{text}'; it is a name of letters, digits, - and _, then = and flags, such "
+            "as simcse='--pretrain simcse'."
+        )
+    if name in RECIPES or name in COMPARISONS:
+        raise ValueError(f"--arm {name}: a recipe has this name. Choose another one.")
+    return Arm(name, tuple(translate(shlex.split(flags))))
 
 
 def path_of_records(name: str, series: Series) -> Path | None:
@@ -105,6 +134,8 @@ def path_of_records(name: str, series: Series) -> Path | None:
     """
     if not name:
         return None
+    if series.arms:
+        raise ValueError("--record is for recipes, which others can run again. Drop --arm.")
     if not re.fullmatch(r"[\w-]+", name):
         raise ValueError(f"--record is '{name}'; it is a name of letters, digits, - and _.")
     if name in COMMANDS:
@@ -125,14 +156,21 @@ def path_of_records(name: str, series: Series) -> Path | None:
 
 def find_problem(series: Series, against: str) -> str:
     """Return what is wrong with a series and what to do, or "" where it can be run."""
+    if not series.names:
+        return "no recipe is named, and no --arm. Name one at least."
     repeated = [name for name in series.names if series.names.count(name) > 1]
     if repeated:
         return f"{repeated[0]} is given twice, and would count twice. Name each recipe once."
     if against not in ("", *series.names):
         return f"--against is {against}, which is not among the recipes to run; add it to them."
-    taken = [flag for flag in series.flags if flag.split("=")[0] in SET_FLAGS]
-    if taken:
-        return f"{taken[0]} is set by this command itself; drop it from --with."
+    for place, flags in (("--with", series.flags), *series.arms):
+        taken = [flag for flag in flags if flag.split("=")[0] in SET_FLAGS]
+        if taken:
+            return f"{taken[0]} is set by this command itself; drop it from {place}."
+    for arm in series.arms:
+        twice = parse_flags(arm.flags).keys() & parse_flags(series.flags).keys() - REPEATED_FLAGS
+        if twice:
+            return f"--{min(twice)} stands in --with and in --arm {arm.name}. Drop one of the two."
     return ""
 
 
@@ -152,7 +190,7 @@ def finish_run(series: Series, name: str, seed: int, log: Callable[[str], None])
     code = run_process(command, output)
     terminal.doing(f"reading {folder}")
     if code == 0:
-        check_same(name, series.folders(name), series.flags)
+        check_same(series.recipe_of(name), series.folders(name), series.flags_of(name))
     return code
 
 
@@ -176,7 +214,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     path = table_path(request.series)
     tables = Output("--out", path, begins_with("| recipe |"))
     page = Output("--out", path.with_suffix(".html"), begins_with(PAGE_START))
-    check_outputs([tables, page])
+    rows = Output("--out", path.with_suffix(".csv"), begins_with(",".join(CSV_HEADER)))
+    latex = Output("--out", path.with_suffix(".tex"), begins_with(LATEX_START))
+    figure = Output("--out", path.with_suffix(".pdf"), begins_with("%PDF"))
+    check_outputs([tables, page, rows, latex, figure])
     # In a terminal each run shows its own bar. In a log it has its own file.
     with terminal.session("reading the runs", has_bar=False):
         return run_series(*request)
@@ -230,7 +271,13 @@ def run_series(series: Series, against: str, records: Path | None) -> int:
     page = path.with_suffix(".html")
     terminal.doing("drawing the curves")
     write_html(page, "Recipes compared", results.sections())
-    terminal.say(f"\n{text}\n\nThese tables are also in {path}, and curves and bars in {page}.")
+    write_text(path.with_suffix(".csv"), build_csv(results.scores, series.seeds))
+    write_text(path.with_suffix(".tex"), build_latex(results.scores))
+    write_pdf(path.with_suffix(".pdf"), [bar_plot(results.scores)])
+    terminal.say(
+        f"\n{text}\n\nThese tables are also in {path}, and curves and bars in {page}. Beside them "
+        "stand ablation.csv with each score, ablation.tex for LaTeX, and the bars as ablation.pdf."
+    )
     return 0
 
 

@@ -34,7 +34,7 @@ def check_series(series: Series) -> None:
     Nothing has run yet. Raises ValueError with the folder, what is wrong and what to do.
     """
     for name in series.names:
-        check_same(name, series.folders(name), series.flags)
+        check_same(series.recipe_of(name), series.folders(name), series.flags_of(name))
         for folder in series.folders(name):
             if (folder / "run.json").is_file():
                 read_record(folder)

@@ -37,6 +37,7 @@ FOLLOWING_OPTIONS = (
     "contrastive_projection",
     "contrastive_chunk",
 )
+NO_RECIPE = "none"  # of a run that was started without --recipe
 # An option that a record of another program does not have, such as that of a plugin.
 ABSENT = "absent"
 
@@ -132,17 +133,24 @@ def check_pair(run: Record, control: Record) -> None:
     refuse_pair(run["recipe"], control["recipe"], run["seed"], causes)
 
 
-def check_runs(run: Mapping[str, Any], control: Mapping[str, Any]) -> None:
+def check_runs(
+    run: Mapping[str, Any],
+    control: Mapping[str, Any],
+    names: tuple[str, str] | None = None,
+    free: Collection[str] = (),
+) -> None:
     """Raise ValueError as `check_pair`, for the content of two run.json.
 
-    Two recipes may read different files, such as those of --nli. Files that both read must be the
+    names: of both in the table, by default their recipes. free: options in which they may differ,
+    those of two arms. Two
+    recipes may read different files, such as those of --nli. Files that both read must be the
     same. A run of an older version does not say what it has read.
     """
-    names = [item["options"]["recipe"] for item in (run, control)]
     records = []
-    for name, item in zip(names, (run, control), strict=True):
-        records.append({"recipe": name, "options": changed_options(item["options"])})
-    causes = differences_of_pair(*records)
+    for item in (run, control):
+        recipe = item["options"]["recipe"]
+        records.append({"recipe": recipe, "options": changed_options(item["options"])})
+    causes = differences_of_pair(records[0], records[1], free)
 
     files = []
     for item in (run, control):
@@ -151,15 +159,19 @@ def check_runs(run: Mapping[str, Any], control: Mapping[str, Any]) -> None:
     for name in sorted(files[0].keys() & files[1].keys()):
         if files[0][name] != files[1][name]:
             causes.append(f"{name} is not the same file")
-    refuse_pair(names[0], names[1], run["options"].get("seed", "?"), causes)
+    first, second = names or [record["recipe"] for record in records]
+    refuse_pair(first, second, run["options"].get("seed", "?"), causes)
 
 
-def differences_of_pair(run: Record, control: Record) -> list[str]:
+def differences_of_pair(run: Record, control: Record, of_arms: Collection[str] = ()) -> list[str]:
     """Return the options that differ and that neither recipe sets.
 
-    run, control: of each, the recipe and the options are read.
+    run, control: of each, the recipe and the options are read. of_arms: options that may differ.
     """
-    of_recipes = {**values_of(run["recipe"]), **values_of(control["recipe"])}
+    of_recipes = set(of_arms)
+    for record in (run, control):
+        if record["recipe"] != NO_RECIPE:
+            of_recipes |= values_of(record["recipe"]).keys()
     free = {*of_recipes, *FOLLOWING_OPTIONS}
     # The learning rate follows from --option.
     free |= {"lr"} if "option" in of_recipes else set()

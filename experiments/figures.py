@@ -19,6 +19,8 @@ from minbert.reporting.tables import NO_VALUE, Table, heading_and_numbers
 # More lines in one plot are hard to tell apart.
 LINES_OF_PLOT = 8
 
+LEAST_HEIGHT = 0.1  # of the axis of a score. Closer lines look as close as they are
+
 # Of one run: an entry for each epoch, with "epoch" and the dev scores after it.
 History = Sequence[Mapping[str, Any]]
 # By recipe, one value for each run.
@@ -53,14 +55,19 @@ def bars_of(column: Column, scores: ScoresOfRuns) -> Bars:
     return Bars(column.title, heights, notes, deviations)
 
 
-def bar_section(scores: ScoresOfRuns) -> Section:
-    """Return the tasks over all recipes, with a table of all scores."""
-    columns = columns_of(scores)
-    tasks = [column for column in columns if column.score != OVERALL]
+def bar_plot(scores: ScoresOfRuns) -> BarPlot:
+    """Return the bars of all tasks over all recipes."""
+    tasks = [column for column in columns_of(scores) if column.score != OVERALL]
     series = tuple(bars_of(column, scores) for column in tasks)
     # Bars are equally thick, however many there are.
     aspect = 0.25 + 0.04 * len(scores) * (len(series) + 1)
-    plot = BarPlot(list(scores), series, "dev score", (0.0, 1.0), aspect)
+    return BarPlot(list(scores), series, "dev score", (0.0, 1.0), aspect)
+
+
+def bar_section(scores: ScoresOfRuns) -> Section:
+    """Return the tasks over all recipes, with a table of all scores."""
+    columns = columns_of(scores)
+    plot = bar_plot(scores)
 
     rows = []
     for name, runs in scores.items():
@@ -112,7 +119,8 @@ def curve_section(column: Column, histories: HistoriesOfRuns) -> Section | None:
     plots = []
     for start in range(0, len(lines), LINES_OF_PLOT):
         part = tuple(lines[start : start + LINES_OF_PLOT])
-        plots.append(LinePlot(part, "epoch", f"{column.title}, dev", aspect=0.75))
+        title = f"{column.title}, dev"
+        plots.append(LinePlot(part, "epoch", title, least_height=LEAST_HEIGHT, aspect=0.75))
     return Section(f"{column.title} by epoch", body=Figure(tuple(plots), table))
 
 

@@ -24,6 +24,7 @@ from experiments.tables import (
     build_score_table,
     build_stage_table,
     build_train_table,
+    difference_table,
 )
 from minbert.commands.options import AUTO
 from minbert.reporting.pages import Section
@@ -90,13 +91,22 @@ class Results:
         """Raise ValueError where a run cannot be compared with its control."""
         for name, runs in self.runs.items():
             if name != self.against:
+                names = name, self.against
+                free: set[str] = set()
+                for of_pair in names:
+                    if self.series.is_arm(of_pair):
+                        free |= self.series.expected_options(of_pair).keys()
                 for run, control in zip(runs, self.runs[self.against], strict=True):
-                    check_runs(run, control)
+                    check_runs(run, control, names, free)
 
     def sections(self) -> list[Section]:
         """Return the sections of the page: the conditions, then bars and curves."""
         about = Section("The runs", self.conditions(), level=2)
-        return [about, *build_sections(self.scores, self.histories)]
+        sections = [about]
+        if self.against:
+            table = difference_table(self.scores, self.against)
+            sections.append(Section("Differences", ABOUT_DIFFERENCES, table, level=2))
+        return [*sections, *build_sections(self.scores, self.histories)]
 
     def conditions(self) -> str:
         """Return one line that says how the runs were made and what the numbers are."""
@@ -110,6 +120,7 @@ class Results:
             "nothing about other rows.",
             f"Seeds: {', '.join(map(str, self.series.seeds))}.",
             f"Flags of --with: {f'`{flags}`' if flags else 'none'}.",
+            *(f"Flags of {arm.name}: `{shlex.join(arm.flags)}`." for arm in self.series.arms),
             *describe_replaced(self.series),
             f"Model: {join(models)}.",
             f"Data: {describe_data(runs)}.",
@@ -123,6 +134,8 @@ def describe_replaced(series: Series) -> list[str]:
     flags = parse_flags(series.flags)
     sentences = []
     for name in series.names:
+        if series.is_arm(name):
+            continue
         replaced = []
         for option, value in values_of(name).items():
             # A run replaces "auto" by itself, too.

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from experiments.flags import parse_flags
 from experiments.recipes import values_of
@@ -37,19 +37,41 @@ def parse_seeds(text: str) -> tuple[int, ...]:
     return seeds
 
 
+class Arm(NamedTuple):
+    """A row of the table that is no recipe: its name, and its own flags of run_multitask.py."""
+
+    name: str
+    flags: tuple[str, ...]
+
+
 @dataclass(frozen=True)
 class Series:
-    """Every recipe is run with every seed.
+    """Every recipe, and every arm of the user, is run with every seed.
 
-    names: recipes or comparisons of recipes.py.
+    names: recipes or comparisons of recipes.py, and the names of the arms.
     out: the folder that holds the folders of all runs.
     flags: flags of run_multitask.py that every run gets.
+    arms: those of --arm.
     """
 
     names: tuple[str, ...]
     seeds: tuple[int, ...]
     out: Path
     flags: tuple[str, ...]
+    arms: tuple[Arm, ...] = ()
+
+    def is_arm(self, name: str) -> bool:
+        """Return whether a name is that of an arm, and not of a recipe."""
+        return any(arm.name == name for arm in self.arms)
+
+    def recipe_of(self, name: str) -> str:
+        """Return what a run of this name has as --recipe."""
+        return "none" if self.is_arm(name) else name
+
+    def flags_of(self, name: str) -> tuple[str, ...]:
+        """Return the flags of all runs, and those of the arm."""
+        own = [arm.flags for arm in self.arms if arm.name == name]
+        return (*self.flags, *(own[0] if own else ()))
 
     def folder(self, name: str, seed: int) -> Path:
         """Return the folder of one run."""
@@ -61,14 +83,15 @@ class Series:
 
     def expected_options(self, name: str) -> dict[str, Any]:
         """Return the options that a recipe and the flags set. The flags win, as in a run."""
-        return {**values_of(name), **parse_flags(self.flags)}
+        of_recipe = {} if self.is_arm(name) else values_of(name)
+        return {**of_recipe, **parse_flags(self.flags_of(name))}
 
     def command(self, name: str, seed: int) -> list[str] | None:
         """Return the command that brings one run to its end, or None where it is finished."""
         folder = self.folder(name, seed)
-        what = ["--recipe", name, "--seed", str(seed)]
+        what = ["--recipe", self.recipe_of(name), "--seed", str(seed)]
         where = ["--output-dir", str(folder.parent), "--name", folder.name]
-        return command_of(folder, [*what, *where, *self.flags])
+        return command_of(folder, [*what, *where, *self.flags_of(name)])
 
 
 def command_of(folder: Path, flags: Sequence[str]) -> list[str] | None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from experiments.recipes import RECIPES, Published
 from experiments.run_files import Scores
+from minbert.reporting.tables import Table, heading_and_numbers
 from multitask.differences import estimate_over_seeds, holm, is_better_or_worse
 
 
@@ -154,12 +157,21 @@ def build_score_table(scores: Mapping[str, Sequence[Scores]]) -> str:
 def build_difference_table(scores: Mapping[str, Sequence[Scores]], control: str) -> str:
     """Return a Markdown table of what each recipe changed in each score, seed by seed.
 
+    Arguments as of difference_table.
+    """
+    table = difference_table(scores, control)
+    return "\n".join([*format_head(table.header), *map(format_row, table.rows)])
+
+
+def difference_table(scores: Mapping[str, Sequence[Scores]], control: str) -> Table:
+    """Return what each recipe changed in each score, seed by seed.
+
     scores: by recipe, the dev scores of its runs, seed by seed. control: the recipe whose scores
     are subtracted. It has no row of its own.
     """
     columns = columns_of(scores)
-    titles = [f"recipe less {control}", "n", *(column.title for column in columns)]
-    lines = format_head(titles)
+    titles = ["n", *(column.title for column in columns)]
+    rows = []
     differences = {}
     for name, runs in scores.items():
         if name != control:
@@ -173,8 +185,54 @@ def build_difference_table(scores: Mapping[str, Sequence[Scores]], control: str)
         for column in columns:
             cell = name, column.score
             cells.append(format_differences(differences[cell], words[cell]))
-        lines.append(format_row(cells))
-    return "\n".join(lines)
+        rows.append(tuple(cells))
+    return Table(heading_and_numbers(f"recipe less {control}", *titles), tuple(rows))
+
+
+# --- for a paper and a spreadsheet ----------------------------------------------------------------
+
+CSV_HEADER = ("recipe", "seed", "score", "value")
+LATEX_START = "% Written by minBERT"
+LATEX_SIGNS = str.maketrans({sign: f"\\{sign}" for sign in "&%$#_{}"})
+
+
+def build_csv(scores: Mapping[str, Sequence[Scores]], seeds: Sequence[int]) -> str:
+    """Return a line for each score of each run: recipe, seed, score, value.
+
+    The values have all their digits, for a program that computes with them.
+    """
+    stream = io.StringIO()
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow(CSV_HEADER)
+    for name, runs in scores.items():
+        for seed, run in zip(seeds, runs, strict=False):
+            writer.writerows((name, seed, score, repr(value)) for score, value in run.items())
+    return stream.getvalue()
+
+
+def build_latex(scores: Mapping[str, Sequence[Scores]]) -> str:
+    """Return the table of scores for LaTeX, with the lines of the package booktabs."""
+    columns = columns_of(scores)
+    titles = ["recipe", "n", *(column.title for column in columns)]
+    lines = [
+        f"{LATEX_START}. Needs \\usepackage{{booktabs}}.",
+        f"\\begin{{tabular}}{{l{'r' * (len(titles) - 1)}}}",
+        "\\toprule",
+        latex_row(titles),
+        "\\midrule",
+    ]
+    for name, runs in scores.items():
+        cells = [name, str(len(runs))]
+        for column in columns:
+            cells.append(format_scores([run[column.score] for run in runs if column.score in run]))
+        lines.append(latex_row(cells))
+    return "\n".join([*lines, "\\bottomrule", "\\end{tabular}", ""])
+
+
+def latex_row(cells: Sequence[str]) -> str:
+    """Return a row of a table of LaTeX. The signs that have a meaning there are texts."""
+    texts = [cell.translate(LATEX_SIGNS).replace("±", "$\\pm$") for cell in cells]
+    return " & ".join(texts) + r" \\"
 
 
 def build_train_table(scores: Mapping[str, Sequence[Scores]]) -> str:

@@ -270,6 +270,7 @@ class LinePlot(Plot):
     labels: short texts by the number of their point of the first line. At most two, so that
         they never overlap. The numbers of all other points belong in the figure's table.
     starts_at_zero: whether the x axis begins at 0.
+    least_height: of the y axis, so that a difference that is nothing does not look large.
     summary: the numbers in words, for readers who cannot see the plot. Without it, they hear the
         notes of the first line.
     """
@@ -280,6 +281,7 @@ class LinePlot(Plot):
     highlighted: int | None = None
     labels: dict[int, str] = field(default_factory=dict)
     starts_at_zero: bool = False
+    least_height: float = 0.0
     aspect: float = 1.0
     summary: str = ""
 
@@ -331,6 +333,11 @@ class LinePlot(Plot):
         if self.starts_at_zero:
             axes.set_xlim(left=0)
         bottom, top = axes.get_ylim()
+        if top - bottom < self.least_height:
+            middle = (bottom + top) / 2
+            bottom, top = axes.set_ylim(
+                middle - self.least_height / 2, middle + self.least_height / 2
+            )
         if bottom < 0 < top:
             axes.axhline(0, color=COLOURS["soft"], linewidth=0.8)
         if any(line.name for line in self.lines):
