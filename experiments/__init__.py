@@ -17,6 +17,7 @@ The files in reading order:
     reproduction.py  A run trained again, and how its results compare.
     reproduce.py   Command: trains a run or a record again and says whether it comes out the same.
     calibration.py  Probabilities that mean what they say, and thresholds with prices.
+    track.py       Command: puts a finished run into trackio or wandb.
     label_questions.py  Calibration, cross-validation, and what more labels would bring.
     labels.py      Command: asks them of a finished run.
     __main__.py    `python -m experiments`: run what is missing and print the tables.
