@@ -130,8 +130,10 @@ def check_methods(
     contrastive.check_text(tasks.read)
     size = contrastive.contrastive_batch_size
     for stage, entry in entries.items():
-        groups = entry.groups
-        if groups is not None and size != AUTO and int(size) % groups.size:
+        if entry.groups is None:
+            continue
+        groups = entry.groups(contrastive.of_method)
+        if size != AUTO and int(size) % groups.size:
             raise ValueError(
                 f"--contrastive_batch_size is {size}; with {stage} it is a multiple of "
                 f"{groups.size}: {groups.reason}."

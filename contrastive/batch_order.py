@@ -17,14 +17,12 @@ import torch.nn.functional as F
 from threadpoolctl import threadpool_limits
 from torch import Tensor, nn
 
-from contrastive.presets import NUM_NEGATIVES
 from contrastive.registry import Settings
 from data.batching import WINDOW, length_grouped_batches
 from minbert.pretraining.packing import SEED_STRIDE
 from minbert.training.job import Step, TaskBatch
 
 SMALLEST_GROUP = 3  # examples of a group of neighbours ([BSC] section 3)
-LARGEST_GROUP = 8
 BATCHES_PER_CLUSTER = 10
 
 # The number of an epoch and a generator -> the steps of that epoch.
@@ -34,11 +32,15 @@ Plan = Callable[[int, torch.Generator], list[Step]]
 
 
 def tension_plan(
-    num_sentences: int, batch_size: int, is_fresh: bool, generator: torch.Generator
+    num_sentences: int,
+    batch_size: int,
+    is_fresh: bool,
+    generator: torch.Generator,
+    num_negatives: int = 7,
 ) -> list[Step]:
     """One epoch of contrastive tension. Every sentence is the anchor of one positive pair.
 
-    NUM_NEGATIVES negatives go with each positive. A step has batch_size / 8 positives. Its rows are
+    num_negatives (K) go with each positive. A step has batch_size / (1 + K) positives. Its rows are
     the first sentences of all its pairs, then their second sentences. A pair of equal numbers is a
     positive.
 
@@ -46,16 +48,16 @@ def tension_plan(
     Otherwise it is the anchor and another sentence, as in the paper (Carlsson et al. 2021, section
     4). All other sentences are equally likely.
     """
-    group_size = 1 + NUM_NEGATIVES
+    group_size = 1 + num_negatives
     order = torch.randperm(num_sentences, generator=generator)  # (N,)
-    first = order.unsqueeze(1).repeat(1, group_size)  # (N, 8)
-    shape = (num_sentences, NUM_NEGATIVES)
+    first = order.unsqueeze(1).repeat(1, group_size)  # (N, 1 + K)
+    shape = (num_sentences, num_negatives)
     if is_fresh:
         first[:, 1:] = torch.randint(num_sentences, shape, generator=generator)
 
     # A number from 0 to N - 2, plus 1 from the first sentence's number on, is any other number.
-    others = torch.randint(num_sentences - 1, shape, generator=generator)  # (N, 7)
-    second = first.clone()  # (N, 8)
+    others = torch.randint(num_sentences - 1, shape, generator=generator)  # (N, K)
+    second = first.clone()  # (N, 1 + K)
     second[:, 1:] = others + (others >= first[:, 1:])
 
     num_positives = batch_size // group_size
@@ -148,6 +150,19 @@ def text_plan(
 # --- BSC: similar pairs meet in a batch -----------------------------------------------------------
 
 
+class Groups(NamedTuple):
+    """The groups of neighbours that share a batch.
+
+    size: examples of a group at most. neighbours: the nearest ones from which it is filled.
+    """
+
+    size: int = 8
+    neighbours: int = 8
+
+
+PAPER_GROUPS = Groups()  # [BSC] section 3
+
+
 class Shuffle(nn.Module):
     """An order of BSC's training pairs in which similar pairs meet in a batch.
 
@@ -159,8 +174,16 @@ class Shuffle(nn.Module):
     order: Tensor  # (N,) int64
     of_epoch: Tensor  # the epoch that `order` is for, -1 before there is one
 
-    def __init__(self, kind: str, num_examples: int, batch_size: int, seed: int) -> None:
+    def __init__(
+        self,
+        kind: str,
+        num_examples: int,
+        batch_size: int,
+        seed: int,
+        groups: Groups = PAPER_GROUPS,
+    ) -> None:
         super().__init__()
+        self.groups = groups
         self.kind = kind
         self.batch_size = batch_size
         self.seed = seed
@@ -173,7 +196,7 @@ class Shuffle(nn.Module):
         directions = F.normalize(vectors, dim=-1).numpy()  # (N, H)
         if self.kind == "knn":
             order: list[int] = []
-            for group in knn_order(directions, generator):
+            for group in knn_order(directions, generator, self.groups):
                 order += group
             return order
         num_clusters = len(vectors) // (BATCHES_PER_CLUSTER * self.batch_size)
@@ -198,11 +221,13 @@ class Group(NamedTuple):
     members: list[int]
 
 
-def knn_order(directions: np.ndarray, generator: torch.Generator) -> list[list[int]]:
+def knn_order(
+    directions: np.ndarray, generator: torch.Generator, groups: Groups = PAPER_GROUPS
+) -> list[list[int]]:
     """Greedy groups of neighbours, each index once ([BSC] section 3).
 
     The examples are visited in random order. One that is still unused takes the unused examples
-    among its LARGEST_GROUP nearest, itself included, if they are at least SMALLEST_GROUP.
+    among its nearest ones, itself included, if they are at least SMALLEST_GROUP.
 
     directions: (N, H), rows of length 1. Returns lists of numbers: first one list of all examples
     without a group, then the groups. The loosest group comes first. The tightest groups are the
@@ -210,30 +235,30 @@ def knn_order(directions: np.ndarray, generator: torch.Generator) -> list[list[i
     """
     from sklearn.neighbors import NearestNeighbors  # late: it takes a second to import
 
-    num_neighbours = min(LARGEST_GROUP, len(directions))
+    num_neighbours = min(groups.neighbours, len(directions))
     search = NearestNeighbors(n_neighbors=num_neighbours, algorithm="brute").fit(directions)
     # The number of threads decides which of equally near examples are taken.
     with threadpool_limits(limits=1):
-        distances, neighbours = search.kneighbors(directions)  # (N, 8) each
+        distances, neighbours = search.kneighbors(directions)  # (N, neighbours) each
 
     is_used = np.zeros(len(directions), dtype=bool)
-    groups: list[Group] = []
+    found: list[Group] = []
     visits = torch.randperm(len(directions), generator=generator).tolist()
     for visited in visits:
         if is_used[visited]:
             continue
-        near = neighbours[visited]  # (8,)
+        near = neighbours[visited]  # (neighbours,)
         is_free = ~is_used[near] & (near != visited)
-        # Of many equal examples, one may not be among its own nearest. So at most 7 others count.
-        is_free &= np.cumsum(is_free) < LARGEST_GROUP
+        # Of many equal examples, one may not be among its own nearest. So at most size - 1 others.
+        is_free &= np.cumsum(is_free) < groups.size
         if is_free.sum() + 1 >= SMALLEST_GROUP:
             members = [visited, *near[is_free].tolist()]
             is_used[members] = True
-            groups.append(Group(float(distances[visited][is_free].mean()), members))
+            found.append(Group(float(distances[visited][is_free].mean()), members))
 
-    groups.sort(key=lambda group: -group.distance)
+    found.sort(key=lambda group: -group.distance)
     alone = [visited for visited in visits if not is_used[visited]]
-    return [alone, *(group.members for group in groups)]
+    return [alone, *(group.members for group in found)]
 
 
 def cluster_order(

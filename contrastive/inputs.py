@@ -15,6 +15,7 @@ import torch
 
 from contrastive import sentences
 from contrastive.batch_order import (
+    Groups,
     Shuffle,
     draw_shares,
     tension_plan,
@@ -205,7 +206,8 @@ def softmax_pairs(source: Source) -> Inputs:
         return in_turn(rows, source.settings, window=window)
 
     # The shuffle compares pairs by their first sentences.
-    shuffle = Shuffle(name, len(pairs), source.settings.batch_size, source.training.seed)
+    groups = Groups(options.bsc_group_size, options.num_neighbours)
+    shuffle = Shuffle(name, len(pairs), source.settings.batch_size, source.training.seed, groups)
     first = [sentences.unlabelled(pair.id, pair.sentence_1) for pair in pairs.examples]
     inputs = in_turn(rows, source.settings, shuffle)
     return replace(inputs, shuffled=source.encode(first))
@@ -255,10 +257,13 @@ def tension_rows(source: Source) -> EncodedExamples:
 def tension_pairs(source: Source) -> Inputs:
     """ct: pairs of one sentence with itself, and of two different ones."""
     rows = tension_rows(source)
-    follows_code = source.method_options[NegativesOptions].ct_negatives == "code"
+    options = source.method_options[NegativesOptions]
+    follows_code = options.ct_negatives == "code"
+    number = options.ct_num_negatives
 
     def plan(epoch: int, generator: torch.Generator) -> list[Step]:
-        return tension_plan(len(rows), source.settings.batch_size, follows_code, generator)
+        size = source.settings.batch_size
+        return tension_plan(len(rows), size, follows_code, generator, number)
 
     return Inputs({source.method: rows}, plan)
 

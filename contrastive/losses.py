@@ -285,7 +285,9 @@ def divide_by_range(vectors: Tensor) -> Tensor:
 # --- contrastive tension: two encoders ------------------------------------------------------------
 
 
-def contrastive_tension(first: Tensor, second: Tensor, is_identical: Tensor) -> Tensor:
+def contrastive_tension(
+    first: Tensor, second: Tensor, is_identical: Tensor, as_printed: bool = False
+) -> Tensor:
     """A sentence met with itself must score high, met with another one low.
 
     With z = f1(s1) . f2(s2) and s the logistic function, the term of a pair is -log s(z) if both
@@ -293,6 +295,7 @@ def contrastive_tension(first: Tensor, second: Tensor, is_identical: Tensor) -> 
     equation 1). The second case follows the authors' code. The paper prints s(1 - z).
 
     first, second: (B, H), from two independent encoders without dropout. is_identical: (B,) bool.
+    as_printed: take s(1 - z) as in the paper.
 
     Returns a scalar, the mean over the pairs, at least 0. z = 0 gives log 2 = 0.693. The dot
     product is not normalised, so z has no bound. Compare with `contrastive_tension_in_batch`.
@@ -300,6 +303,9 @@ def contrastive_tension(first: Tensor, second: Tensor, is_identical: Tensor) -> 
     check_same_shape(first, second)
     dtype = score_dtype(first, second)
     z = (first.to(dtype) * second.to(dtype)).sum(dim=-1)  # (B,)
+    if as_printed:
+        # s(1 - z) is s(-z') with z' = z - 1.
+        z = torch.where(is_identical, z, z - 1)
     return F.binary_cross_entropy_with_logits(z, is_identical.to(dtype))
 
 

@@ -337,9 +337,10 @@ class ContrastiveTension(Method):
 
     has_dropout = False
 
-    def __init__(self, setup: MethodSetup) -> None:
+    def __init__(self, setup: MethodSetup, as_printed: bool = False) -> None:
         super().__init__(setup)
         self.second = copy.deepcopy(self.encoder)
+        self.as_printed = as_printed
 
     def begin(self) -> None:
         """Both copies start from the encoder as the stage receives it."""
@@ -380,7 +381,7 @@ class ContrastiveTension(Method):
         )  # (B, H)
         is_identical = [one == other for one, other in zip(first_ids, second_ids, strict=True)]
         is_positive = torch.tensor(is_identical, device=first.device)  # (B,)
-        return losses.contrastive_tension(first, second, is_positive)
+        return losses.contrastive_tension(first, second, is_positive, self.as_printed)
 
 
 class TensionInBatch(ContrastiveTension):
@@ -403,6 +404,22 @@ class TensionInBatch(ContrastiveTension):
 # --- an encoder and its frozen copy: self-guided --------------------------------------------------
 
 
+def states_of(layers: str, num_layers: int) -> slice:
+    """The hidden states of --sg_layers. ValueError where the encoder does not have them."""
+    if layers == "all":
+        return slice(0, num_layers + 1)
+    if layers == "upper":
+        # Of 13 states the first four, as in WK pooling (untrained_vectors.py).
+        return slice(num_layers // 3, num_layers + 1)
+    first, last = map(int, layers.split("-"))
+    if last > num_layers:
+        raise ValueError(
+            f"--sg_layers is {layers}; the encoder has the states 0 to {num_layers}. Pass a range "
+            "of these."
+        )
+    return slice(first, last + 1)
+
+
 class SelfGuided(Method):
     """An encoder T is guided by the hidden states of F, a frozen copy of T at the start.
 
@@ -410,7 +427,7 @@ class SelfGuided(Method):
     F's hidden state k, from 0 (the embeddings) to L, pooled over real tokens by "max" (paper) or
     "mean" (released code). Each sentence draws one k, uniformly. --sg_loss says which vectors are
     anchors and which are candidates. The same projection stands on both sides. T's embeddings are
-    frozen.
+    frozen. --sg_layers leaves out some of the states k.
 
     The loss is that of --sg_loss plus --sg_regulariser x |theta_T - theta_F|^2.
     """
@@ -421,8 +438,10 @@ class SelfGuided(Method):
         state_pooling: str = "max",
         regulariser: float = 0.1,
         objective: str = "nt-xent",
+        layers: str = "all",
     ) -> None:
-        super().__init__(setup._replace(projection="guided"))
+        super().__init__(setup)
+        self.layers = states_of(layers, setup.encoder.config.num_hidden_layers)
         # In a list, F is no submodule: no training mode, no checkpoint and no optimizer reach it.
         self.guides = [copy.deepcopy(self.encoder).requires_grad_(False).eval()]
         self.objective = objective
@@ -439,12 +458,14 @@ class SelfGuided(Method):
         return tuple(self.encoder.embeddings.parameters())
 
     def states(self, batch: Batch) -> Tensor:
-        """The pooled hidden states of F, (B, L + 1, H) float32."""
+        """The pooled hidden states of F that are used, (B, L + 1, H) float32."""
         reduce = mean if self.state_pooling == "mean" else maximum
 
         def encode(input_ids: Tensor, attention_mask: Tensor) -> Tensor:
             output = self.guides[0](input_ids, attention_mask, output_hidden_states=True)
-            pooled = [reduce(state, attention_mask) for state in output.hidden_states]
+            pooled = []
+            for state in output.hidden_states[self.layers]:
+                pooled.append(reduce(state, attention_mask))
             return torch.stack(pooled, dim=1)  # (B, L + 1, H)
 
         with torch.no_grad():

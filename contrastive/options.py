@@ -12,6 +12,7 @@ from minbert.commands.options import (
     MOST_EPOCHS,
     NONE,
     MethodOptions,
+    OnlyWith,
     OptionGroup,
     flag,
     options_of,
@@ -103,6 +104,24 @@ class BscOptions(OptionGroup):
         "- knn, cluster: similar pairs from the second epoch on, by neighbours or by k-means",
         choices=("random", "any-length", "knn", "cluster"),
     )
+    bsc_group_size: int = flag(
+        8,
+        "Maximum number of neighbours in a group. The paper has groups of 3 to 8.",
+        low=3,
+        only_with=OnlyWith("bsc_shuffle", ("knn",)),
+    )
+    bsc_neighbours: int = flag(
+        0,
+        "Nearest pairs from which a group is filled. The authors' code takes 200. 0: as many as a "
+        "group has members.",
+        low=0,
+        only_with=OnlyWith("bsc_shuffle", ("knn",)),
+    )
+
+    @property
+    def num_neighbours(self) -> int:
+        """The nearest pairs from which a group is filled."""
+        return self.bsc_neighbours or self.bsc_group_size
 
 
 @dataclass(frozen=True)
@@ -133,7 +152,7 @@ class CopyOptions(OptionGroup):
 
 @dataclass(frozen=True)
 class NegativesOptions(OptionGroup):
-    """Option of ct."""
+    """Options of ct: its negative pairs."""
 
     ct_negatives: str = flag(
         "paper",
@@ -141,6 +160,21 @@ class NegativesOptions(OptionGroup):
         "other sentences, as in its code.",
         choices=("paper", "code"),
     )
+    ct_num_negatives: int = flag(
+        7, "With ct: negative pairs for each positive one (K in the paper).", low=1, high=1000
+    )
+    ct_loss: str = flag(
+        "code",
+        "With ct: the loss of a negative pair with the score z.\n"
+        "- code: -log s(-z), as in the authors' code\n"
+        "- printed: -log s(1 - z), as the paper prints it",
+        choices=("code", "printed"),
+    )
+
+    @property
+    def has_printed_loss(self) -> bool:
+        """Whether the loss is the printed one."""
+        return self.ct_loss == "printed"
 
 
 @dataclass(frozen=True)
@@ -155,6 +189,23 @@ class SelfGuidedOptions(OptionGroup):
     sg_regulariser: float = flag(
         0.1, "Weight of the squared distance between the weights of T and of F.", low=0
     )
+    sg_layers: str = flag(
+        "all",
+        "The hidden states of F that are used: all, a range such as 4-12, or upper for all but the "
+        "lowest third. State 0 is the embeddings. The paper leaves out the lowest ones in table "
+        "4. It does not say how many.",
+    )
+
+    def check(self) -> None:
+        if self.sg_layers in ("all", "upper"):
+            return
+        first, _, last = self.sg_layers.partition("-")
+        are_numbers = first.isdecimal() and last.isdecimal()
+        if not are_numbers or int(first) > int(last):
+            raise ValueError(
+                f"--sg_layers is '{self.sg_layers}'; it is all, upper, or the first and the last "
+                "state, such as 4-12."
+            )
 
 
 @dataclass(frozen=True)
@@ -259,7 +310,8 @@ class ContrastiveOptions(OptionGroup):
     contrastive_projection: str = flag(
         AUTO,
         "Layers between pooling and loss, in training only: none, a linear layer and tanh (Gao et "
-        "al. 2021), or two layers (mlp, the GEN report).",
+        "al. 2021), or two layers (mlp, the GEN report). auto: the preset's, such as the wide "
+        "one of sg.",
         choices=(AUTO, NONE, "tanh", "mlp"),
     )
     contrastive_optimizer: str = flag(

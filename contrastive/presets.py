@@ -36,7 +36,6 @@ from contrastive.registry import (
 from minbert.commands.options import AUTO, NONE, MethodOptions, flat
 
 RMSPROP = {"alpha": 0.9, "eps": 1e-7}  # of Carlsson et al. 2021
-NUM_NEGATIVES = 7  # of contrastive tension, for each positive: batch 16 is 2 x (1 + 7) pairs
 PRESET_WIDTH = 768  # hidden size of the encoder for which the presets give learning rates
 READ_IN_FUSION = ("temperature", "projection", "chunk")  # the steps are those of the tasks
 
@@ -48,6 +47,17 @@ def without_temperature(method_options: MethodOptions) -> tuple[str, ...]:
     """For bsc: a trained temperature begins at 1, and --bsc_shuffle says which pairs meet."""
     is_fixed = method_options[BscOptions].bsc_temperature_lr == NONE
     return ("batches",) if is_fixed else ("batches", "temperature")
+
+
+def groups_of_tension(method_options: MethodOptions) -> BatchGroups:
+    """For ct: batch 16 is 2 x (1 + 7) pairs."""
+    number = method_options[NegativesOptions].ct_num_negatives
+    return BatchGroups(1 + number, f"a positive and its {number} negatives")
+
+
+def preset_of_tension(method_options: MethodOptions, preset: Settings) -> Settings:
+    """For ct: two positives and their negatives, whatever their number is."""
+    return replace(preset, batch_size=2 * groups_of_tension(method_options).size)
 
 
 def preset_of_mnr(method_options: MethodOptions, preset: Settings) -> Settings:
@@ -68,7 +78,11 @@ SELF_GUIDED = Settings(
     evaluate_every=50,
     patience=10,
 )
-SELF_GUIDED_ARGUMENTS = {"state_pooling": "sg_states", "regulariser": "sg_regulariser"}
+SELF_GUIDED_ARGUMENTS = {
+    "state_pooling": "sg_states",
+    "regulariser": "sg_regulariser",
+    "layers": "sg_layers",
+}
 
 METHODS["simcse"] = MethodEntry(
     title="Gao et al. 2021",
@@ -148,8 +162,10 @@ METHODS["ct"] = MethodEntry(
         warmup=0.0,
     ),
     options=(TensionOptions, NegativesOptions, CopyOptions),
+    adapted=preset_of_tension,
     unread=("temperature", "projection", "batches"),
-    groups=BatchGroups(1 + NUM_NEGATIVES, f"a positive and its {NUM_NEGATIVES} negatives"),
+    arguments={"as_printed": "has_printed_loss"},
+    groups=groups_of_tension,
 )
 METHODS["ct-in-batch"] = MethodEntry(
     title="contrastive tension as in sentence-transformers",
@@ -174,7 +190,6 @@ METHODS["sg"] = MethodEntry(
     preset=SELF_GUIDED,
     options=(SelfGuidedOptions, ObjectiveOptions),
     arguments={**SELF_GUIDED_ARGUMENTS, "objective": "sg_loss"},
-    unread=("projection",),
 )
 METHODS["sg-opt"] = MethodEntry(
     title="self-guided, optimised (SG-OPT)",
@@ -182,7 +197,6 @@ METHODS["sg-opt"] = MethodEntry(
     preset=SELF_GUIDED,
     options=(SelfGuidedOptions,),
     arguments=SELF_GUIDED_ARGUMENTS,
-    unread=("projection",),
 )
 METHODS["distill"] = MethodEntry(
     title="a teacher's vectors, Reimers and Gurevych 2020",

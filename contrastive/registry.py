@@ -117,7 +117,8 @@ class MethodEntry(Entry):
     unread_with: Callable[[MethodOptions], tuple[str, ...]] = nothing
     # The preset under other values of its own options.
     adapted: Callable[[MethodOptions, Settings], Settings] = as_it_is
-    groups: BatchGroups | None = None
+    # Of what groups a batch consists, under the values of its own options; None: of single rows.
+    groups: Callable[[MethodOptions], BatchGroups] | None = None
 
     def __post_init__(self) -> None:
         if self.reads not in HEADINGS:

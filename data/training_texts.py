@@ -265,6 +265,24 @@ def parse_relations(table: RawTable, columns: Sequence[int]) -> TrainingText:
     return TrainingText("triplets", rows, None, summary)
 
 
+def triplets_in_pairs(text: TrainingText) -> list[tuple[str, ...]]:
+    """The triplets in pairs labelled 1 and 0: a text, a positive and a negative of it.
+
+    So labelled negatives become hard negatives. Pairs have no order, so both sides count. The first
+    positive of a text goes with its first negative, and so on.
+    """
+    partners: dict[str, dict[bool, list[str]]] = {}
+    for row, label in zip(text.rows, text.labels or [], strict=True):
+        for one, other in (row, row[::-1]):
+            of_text = partners.setdefault(one, {True: [], False: []})
+            of_text[label == 1].append(other)
+    triplets: list[tuple[str, ...]] = []
+    for one, of_text in partners.items():
+        for pair in zip(of_text[True], of_text[False], strict=False):
+            triplets.append((one, *pair))
+    return triplets
+
+
 # --- tab-separated lines --------------------------------------------------------------------------
 
 

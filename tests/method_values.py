@@ -69,6 +69,7 @@ WARM = {"contrastive_temperature": 0.1}  # the preset's 0.01 would leave few dig
 SELF_GUIDED_VALUES: dict[str, list] = {
     "sg_states": ["max", "mean"],
     "sg_regulariser": [0.0, 0.1, 10.0],
+    "sg_layers": ["all", "1-2"],
 }
 CONTRASTIVE_METHODS = {
     "simcse-supervised": Fixture(
@@ -96,7 +97,12 @@ CONTRASTIVE_METHODS = {
     ),
     "ct": Fixture(
         options={"contrastive_max_length": 12},
-        values={"ct_corpus": CORPORA, "ct_negatives": ["paper", "code"]},
+        values={
+            "ct_corpus": CORPORA,
+            "ct_negatives": ["paper", "code"],
+            "ct_num_negatives": [7, 1],
+            "ct_loss": ["code", "printed"],
+        },
     ),
     "ct-in-batch": Fixture(values={"ct_corpus": CORPORA}),
     "sg": Fixture(

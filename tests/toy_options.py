@@ -61,17 +61,20 @@ def context_of(name: str) -> list[str]:
         return ["--pretrain", "simcse"]
     for method, entry in METHODS.items():
         if name in entry.own_options:
-            return ["--pretrain", method, *needed_flags(method, name)]
+            return ["--pretrain", method, *needed_flags(method, name), *flags_of_other(name)]
     for chosen_by, methods in REGISTRIES.items():
         if name in own_options(methods):
             return context_of_own_option(name, chosen_by, methods)
     for stage in all_stages():
         if name.startswith(f"{stage}_"):
             return ["--pretrain", stage]
+    return flags_of_other(name)
+
+
+def flags_of_other(name: str) -> list[str]:
+    """The flag of the option without which option `name` would have no effect, if there is one."""
     other = FIELDS[name].metadata["only_with"]
-    if other is None:
-        return []
-    return [f"--{other.name}", next(iter(other.values))]
+    return [] if other is None else [f"--{other.name}", next(iter(other.values))]
 
 
 def needed_flags(method: str, besides: str = "") -> list[str]:

@@ -157,9 +157,12 @@ class TrainOptions(CommandOptions):
 
     def check_groups(self) -> None:
         """ValueError for a batch size that the method cannot use."""
-        groups = self.stage.entry.groups
+        groups_of = self.stage.entry.groups
+        if groups_of is None:
+            return
+        groups = groups_of(self.contrastive.of_method)
         size = self.contrastive.contrastive_batch_size
-        if groups is not None and size != AUTO and int(size) % groups.size:
+        if size != AUTO and int(size) % groups.size:
             raise ValueError(
                 f"--batch-size is {size}; with {self.stage.method} it is a multiple of "
                 f"{groups.size}: {groups.reason}."

@@ -13,7 +13,7 @@ from pathlib import Path
 from contrastive.registry import Reads
 from data.examples import BUILT_IN_FILES, CFIMDB, TRAINING_FORMATS, Example, Format, evenly_spaced
 from data.readers import read_examples
-from data.training_texts import TrainingText, read_training_text
+from data.training_texts import TrainingText, read_training_text, triplets_in_pairs
 
 TASK_FORMATS: dict[str, Format] = {**TRAINING_FORMATS, "cfimdb": CFIMDB}
 # The stage reads labelled pairs of this task, whose labels are 0 to 1.
@@ -69,6 +69,9 @@ def read_rows(
         else:
             content = read_training_text(text, limit)
             rows.summaries.append(content.summary)
+            if reads == "triplets" and set(content.labels or ()) == {0.0, 1.0}:
+                content = content._replace(kind="triplets", rows=triplets_in_pairs(content))
+                rows.summaries.append(f"{text}: {len(content.rows):,} triplets in these pairs")
             check_kind(text, content, reads)
             if reads == "triplets":
                 rows.triplets += content.rows
@@ -81,6 +84,11 @@ def read_rows(
 
 def check_kind(text: str, content: TrainingText, reads: Reads) -> None:
     """ValueError where a method does not read what a file holds."""
+    if not content.rows:
+        raise ValueError(
+            f"--text {text}: no text stands in a pair labelled 1 and in one labelled 0, so there "
+            "is no triplet in it. Pass other pairs, or choose another method."
+        )
     if content.kind not in READABLE[reads]:
         raise ValueError(
             f"--text {text} holds {content.kind}, and this method trains on {reads}. Pass a file "

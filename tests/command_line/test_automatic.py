@@ -164,8 +164,9 @@ def test_the_line_that_describes_a_stage():
     text = description("ct", options, 768)
     assert text.startswith("ct: epochs 1, batch_size 16, lr 0.0001, ")
     assert text.endswith(
-        ", alpha 0.9, eps 1e-07, ct_corpus none, ct_negatives paper, ct_copy better, "
-        "max_grad_norm 1, pooling mean (Carlsson et al. 2021; set: lr)"
+        ", alpha 0.9, eps 1e-07, ct_corpus none, ct_negatives paper, ct_num_negatives 7, "
+        "ct_loss code, ct_copy better, max_grad_norm 1, pooling mean (Carlsson et al. 2021; "
+        "set: lr)"
     ), "RMSprop decays nothing"
     assert "temperature" not in text and "betas" not in text
     text = description("simcse", options, 768)

@@ -152,6 +152,7 @@ OTHER_VALUES = {
     "max_tokens": "777",
     "contrastive_text_order": "sts,sst",
     "contrastive_text_shares": "sts=0.5",
+    "sg_layers": "1-2",
 }
 
 

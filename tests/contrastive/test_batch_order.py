@@ -9,6 +9,7 @@ import torch
 from contrastive.batch_order import (
     BATCHES_PER_CLUSTER,
     SEED_STRIDE,
+    Groups,
     Shuffle,
     cluster_order,
     draw_shares,
@@ -197,6 +198,18 @@ def test_groups_have_three_to_eight_members(noise, seed):
     alone, *groups = knn_order(far, generator(seed))
     assert sorted(alone) == [0, 1], "fewer than three of all"
     assert not groups
+
+
+@pytest.mark.parametrize(
+    ("groups", "largest", "can_fill"), [(Groups(3, 3), 3, False), (Groups(3, 16), 3, True)]
+)
+def test_the_size_of_groups_and_their_neighbours(groups, largest, can_fill):
+    """16 alike: from three neighbours each, some stay alone. From all of them, only one can."""
+    vectors = directions(1, 16, 0.05)
+    alone, *found = knn_order(vectors, generator(1), groups)
+    assert {len(group) for group in found} == {largest}
+    assert sorted(alone + joined(found)) == list(range(16))
+    assert (len(alone) == 1) == can_fill
 
 
 def test_neighbours_are_searched_in_one_thread(monkeypatch):

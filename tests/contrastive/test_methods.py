@@ -233,7 +233,7 @@ def test_the_self_guided_projection(tiny_model, monkeypatch):
     assert GUIDED_WIDTH == 4096
     monkeypatch.setattr(methods, "GUIDED_WIDTH", 8)
     encoder = BertModel.from_pretrained(tiny_model)
-    method = SelfGuidedOpt(MethodSetup(encoder, "cls", 0.5))
+    method = SelfGuidedOpt(MethodSetup(encoder, "cls", 0.5, "guided"))
     first, second = linear_layers(method.projection)
     x = torch.randn(3, encoder.config.hidden_size)
     inner = F.gelu(F.linear(x, first.weight, first.bias))
@@ -518,7 +518,7 @@ def test_copies_are_made_when_a_stage_begins(tiny_model):
 
 def build_guided(encoder, objective: str, temperature: float = 0.01, **options) -> SelfGuided:
     """The method with --pooling cls. objective: a value of --sg_loss, or "opt3" for SG-OPT."""
-    setup = MethodSetup(encoder, "cls", temperature)
+    setup = MethodSetup(encoder, "cls", temperature, "guided")
     if objective == "opt3":
         return SelfGuidedOpt(setup, **options)
     return SelfGuided(setup, objective=objective, **options)

@@ -16,6 +16,7 @@ import torch
 
 from command_line.checks import needed_stages
 from command_line.options import Options
+from contrastive.methods import states_of
 from contrastive.registry import METHODS
 from minbert.schedule import SCHEDULES
 from minbert.training.job import Job
@@ -69,7 +70,8 @@ CASES = {
     "contrastive_text_shares": Case("simcse", ["none", "sts=0.25"]),
     "contrastive_batches": Case("simcse", ["similar", "random"]),
 }
-ELSEWHERE = {"nli", "bsc_shuffle", "ct_copy"}  # the tests below
+# The tests below, test_batch_order.py and test_train.py.
+ELSEWHERE = {"nli", "bsc_shuffle", "ct_copy", "bsc_group_size", "bsc_neighbours"}
 
 # Choices that CASES leaves out: the default's meaning, and a schedule that differs after 500 steps.
 LEFT_OUT = {
@@ -162,6 +164,26 @@ def test_the_loss_of_bsc_is_the_one_asked_for(make_job):
     for value, is_trained in (("none", False), (1e-3, True)):
         parameters = dict(make_job("bsc", bsc_temperature_lr=value).model.named_parameters())
         assert ("scale" in parameters) == is_trained
+
+
+@pytest.mark.parametrize("number", [1, 7, 15])
+def test_each_positive_has_its_negatives(make_job, number):
+    """A step has two positives, whatever K is."""
+    job = make_job("ct", ct_num_negatives=number, contrastive_batch_size="auto")
+    for ((_, rows),) in job.plan(0, torch.Generator())[:-1]:
+        half = len(rows) // 2
+        is_positive = [a == b for a, b in zip(rows[:half], rows[half:], strict=True)]
+        assert (half, sum(is_positive)) == (2 * (1 + number), 2)
+
+
+def test_states_that_the_encoder_does_not_have(make_stages):
+    """Of 12 layers, upper leaves out the states 0 to 3."""
+    assert states_of("upper", 12) == slice(4, 13)
+    with pytest.raises(ValueError, match="the encoder has the states 0 to 2"):
+        make_stages("sg", sg_layers="1-3")
+    for words in ("3", "2-1", "a-b"):
+        with pytest.raises(ValueError, match="--sg_layers is"):
+            Options.of(pretrain="sg", sg_layers=words)
 
 
 @pytest.mark.parametrize(("value", "has_anchor"), [("paper", True), ("code", False)])

@@ -2,7 +2,7 @@
 
 import pytest
 
-from data.training_texts import read_training_text, read_triplets
+from data.training_texts import read_training_text, read_triplets, triplets_in_pairs
 
 FILES = {
     "plain.txt": ("A dog ran, fast.\n\nThe cat sat\n", "sentences", 2, None),
@@ -60,6 +60,13 @@ def test_triplets_in_labelled_pairs(header, tmp_path):
     path = write(tmp_path, "snli.txt", content + "\n")
     expected = [("a man eats", "someone eats", "nobody eats")]
     assert read_training_text(path).rows == read_triplets(path).rows == expected
+
+
+def test_labelled_negatives_as_hard_negatives(tmp_path):
+    """Both sides of a pair count. A text with pairs of one label only gives no triplet."""
+    content = "question1,question2,is_duplicate\na,b,1\nc,a,0\nd,e,1\nf,b,0\nf,g,0\n"
+    text = read_training_text(write(tmp_path, "quora.csv", content))
+    assert triplets_in_pairs(text) == [("a", "b", "c"), ("b", "a", "f")]
 
 
 @pytest.mark.parametrize("limit", [1, 3, 7, 10, 11])

@@ -212,6 +212,11 @@ def test_contrastive_tension_by_hand():
     assert contrastive_tension(first, second, ~identical).item() == pytest.approx(wrong)
     assert wrong != pytest.approx(expected)
 
+    # As printed, -log s(1 - z) for the two pairs of different sentences.
+    printed = contrastive_tension(first, second, identical, as_printed=True).item()
+    of_others = softplus(-1) + softplus(2)  # -log s(1) and -log s(-2)
+    assert printed == pytest.approx((softplus(0) + softplus(-2) + of_others) / 4)
+
 
 def test_align_by_hand():
     """m = .25: a quarter of the loss of two axes, the rest the mean of 0 and (1 - .4)^2."""
