@@ -56,6 +56,7 @@ checked_files.py     Leaderboard files against the rows that they are for.
 check.py             Command: scores or verifies leaderboard files.
 comparison.py        Two systems on the same dev rows.
 compare.py           Command: says whether one of two systems is better.
+demo/                Command: a page on this machine to try a run.
 export/              Command: a task as a model of transformers, or as an ONNX graph.
 ensemble/            Command: several runs together.
 errors/              Command: where a run is wrong.

@@ -197,9 +197,13 @@ def settings_of(item: Field) -> dict[str, Any]:
         return {"action": "store_true"}
     metavar = metavar_of(item)
     settings: dict[str, Any] = {"metavar": metavar}
+    is_optional = item.metadata["is_positional"] and not item.metadata["is_required"]
     if item.metadata["metavar"].endswith("..."):
-        is_optional = item.metadata["is_positional"] and not item.metadata["is_required"]
         settings["nargs"] = "*" if is_optional else "+"
+    elif is_optional:
+        settings["nargs"] = "?"
+        # argparse would make a value of the word that stands for no default.
+        settings["default"] = item.default
     elif isinstance(metavar, tuple):
         settings["nargs"] = len(metavar)
     elif item.type == REPEATED:

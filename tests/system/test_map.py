@@ -30,6 +30,8 @@ ONLY_LINKED = (
     "contrastive/train",
     "contrastive/embed",
     "multitask/ensemble",
+    "multitask/demo",
+    "multitask/errors",
     "multitask/export",
     "course",
     "experiments",
