@@ -62,9 +62,11 @@ def grade_function(name: str, clean: str, student: str, module: ModuleType) -> F
         except Refused as error:
             send(json.dumps({"refused": str(error)}))
             return
-        owner = getattr(module, name.split(".")[0])
-        for method, function in made.methods.items():
-            setattr(owner, method, function)
+        owner, _, method = name.rpartition(".")
+        place = getattr(module, owner) if owner else module
+        # The answer itself would still be called by `self(...)` or `self.update(...)`.
+        for word, function in {**made.methods, method: made.function}.items():
+            setattr(place, word, function)
         for case in cases:
             send(answer(name, made.function, case.inputs, case.options))
 
