@@ -128,6 +128,7 @@ def train_variant(question: Question, name: str, values: Mapping[str, Any], out:
         return folder
     log = out / f"{folder.name}.log"
     terminal.say(f"{folder}: training, its output in {log}")
+    terminal.doing(f"{folder} is training")
     code = run_process(command, log)
     if code:
         raise ValueError(f"{folder}: the training ended with code {code}; {log} says why.")

@@ -140,8 +140,8 @@ def describe_stop(
         return ""
     best = next(number for number, entry in enumerate(history, 1) if entry["step"] == best_step)
     return (
-        f"Stopped early, after epoch {len(history)} of {epochs}: {patience} in a row brought no "
-        f"better score. The model of epoch {best} is kept."
+        f"Stopped early, after epoch {len(history)} of {epochs}, as --patience {patience} says: no "
+        f"score was better than that of epoch {best}. The model of that epoch is kept."
     )
 
 

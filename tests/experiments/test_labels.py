@@ -275,5 +275,5 @@ def test_errors_writes_the_suspicious_dev_rows(run, tmp_path, capsys):
 def test_a_stop_is_told():
     history = [{"step": 10}, {"step": 20}, {"step": 30}]
     assert "after epoch 3 of 9" in describe_stop(history, 10, 9, 2)
-    assert "The model of epoch 1 is kept" in describe_stop(history, 10, 9, 2)
+    assert "better than that of epoch 1." in describe_stop(history, 10, 9, 2)
     assert describe_stop(history, 10, 3, 2) == describe_stop(history, 10, 9, 0) == ""
