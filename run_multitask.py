@@ -87,7 +87,7 @@ def run(options: Options, folder: Path, is_resumed: bool) -> None:
 
 def prepare(options: Options, folder: Path, is_resumed: bool) -> Setup:
     """Step 1: resolve the options, check the paths, read the data, open the encoder."""
-    from command_line.settings import settle
+    from command_line.settings import settle, settle_epochs
     from minbert.training import processes, run_folder
     from minbert.training.other_programs import notes_on_others
     from minbert.training.starting_model import open_model
@@ -102,6 +102,8 @@ def prepare(options: Options, folder: Path, is_resumed: bool) -> Setup:
     check_plain_inputs(inputs)
     paths = place_predictions(options.data, options.multitask, folder, inputs, model_folder)
     tasks, tables = read_task_tables(options.data, options.multitask)
+    num_rows = {name: len(splits["train"].examples) for name, splits in tables.items()}
+    options = settle_epochs(options, num_rows)
     seed = options.training.seed
     model = open_model(options.encoder, model_folder, seed, device, options.data.token_folder)
     pair_encoding = options.multitask.heads.pair_encoding

@@ -17,6 +17,7 @@ from command_line.folders import load
 from command_line.options import Options, RunOptions
 from contrastive.options import ContrastiveOptions
 from contrastive.registry import METHODS
+from data.examples import BUILT_IN_FILES
 from data.options import DataOptions, InputFileOptions
 from minbert.commands import plugins
 from minbert.commands.flags import Formatter, Parser, add_flag
@@ -35,6 +36,7 @@ from minbert.options import EncoderOptions
 from minbert.pretraining.options import MlmOptions
 from minbert.training.options import TrainingOptions
 from multitask.options import (
+    ENOUGH_STEPS,
     FineTuningOptions,
     HeadOptions,
     PredictionFileOptions,
@@ -245,4 +247,9 @@ def options_of(flags: dict[str, Any]) -> Options:
         values = {**values_of(recipe), **flags}
     if "plugin" in values:
         values["plugin"] = plugins.paths_in(values["plugin"])
-    return Options.of(**values).with_files()
+    options = Options.of(**values).with_files()
+    # The epochs of a table of the user follow its size, unless the user has said how many.
+    is_own = not BUILT_IN_FILES.keys() & set(options.multitask.tasks.order)
+    if is_own and not {"epochs", "least_steps"} & values.keys():
+        options = options.with_values(least_steps=ENOUGH_STEPS)
+    return options

@@ -19,6 +19,9 @@ def command_of(options: Options) -> str:
     """
     values = changed(without_usual_files(options))
     flags = {name: value for name, value in values.items() if name not in LEFT_OUT}
+    # Without --epochs, a run of own tasks alone would choose them by its rows.
+    if not BUILT_IN_FILES.keys() & set(options.multitask.tasks.order):
+        flags["epochs"] = options.multitask.fine_tuning.epochs
     return shell_command(["python", "run_multitask.py"], flags)
 
 

@@ -5,6 +5,7 @@ Each value that is chosen for the user is printed with its reason. automatic.py 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -71,6 +72,21 @@ def settle(options: Options, folder: Path) -> Settings:
         facts.append(Fact.of(method, line))
     terminal.facts(facts)
     return Settings(options, model_folder, device)
+
+
+def settle_epochs(options: Options, num_rows: Mapping[str, int]) -> Options:
+    """The options with the epochs that --least_steps asks for. Prints them where they are more.
+
+    num_rows: the training rows of each task.
+    """
+    fine_tuning = options.multitask.fine_tuning
+    of_trained = [num_rows[name] for name in set(options.multitask.tasks.order)]
+    epochs = fine_tuning.num_needed_epochs(of_trained)
+    if epochs == fine_tuning.epochs:
+        return options
+    reason = f"for about {fine_tuning.least_steps} steps, as {sum(of_trained):,} rows give few"
+    terminal.facts([Fact("epochs", epochs, reason)])
+    return options.with_values(epochs=epochs)
 
 
 def notes_on_model(folder: Path, pooling: str) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -261,6 +262,8 @@ class HeadOptions(OptionGroup):
                 )
 
 
+ENOUGH_STEPS = 200  # of training; with fewer ones a model is often worse than it could be
+MOST_ADDED_EPOCHS = 30  # for --least_steps
 ALL = "all"  # of --score_train
 MOST_INGREDIENTS = 100  # of --soup
 
@@ -278,6 +281,12 @@ class FineTuningOptions(OptionGroup):
         is_common=True,
     )
     epochs: int = flag(3, "Epochs of the multitask stage.", low=1, high=MOST_EPOCHS, is_common=True)
+    least_steps: int = flag(
+        0,
+        "Train more than --epochs, at most 30 epochs, until this number of steps. If all tasks are "
+        "your own and you pass no --epochs, it is 200: a small table has few steps in an epoch.",
+        low=0,
+    )
     batch_size: int = flag(32, "Number of rows in a batch, all of one task.", low=1, is_common=True)
     max_tokens: int = flag(
         0,
@@ -409,6 +418,16 @@ class FineTuningOptions(OptionGroup):
     def step_cost(self) -> float:
         """The cost of a step, in steps without a regulariser."""
         return REGULARISERS[self.regulariser].cost(self.of_regulariser)
+
+    def num_needed_epochs(self, num_rows: Collection[int]) -> int:
+        """How many epochs --least_steps asks for, and never fewer than --epochs.
+
+        num_rows: the training rows of each task.
+        """
+        num_batches = sum(math.ceil(rows / self.batch_size) for rows in num_rows)
+        num_updates = max(1, num_batches // self.accumulation)
+        needed = math.ceil(self.least_steps / num_updates)
+        return max(self.epochs, min(needed, MOST_ADDED_EPOCHS))
 
     def num_scored_rows(self, num_rows: int) -> int:
         """How many of a task's training rows --score_train scores."""

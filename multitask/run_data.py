@@ -29,7 +29,6 @@ from multitask.rows import (
 )
 from multitask.stage import check_options_of_tasks, describe_class_weights
 from multitask.tasks import Task, open_tasks
-from multitask.verdict import note_on_few_steps
 
 
 class TaskTables(NamedTuple):
@@ -103,9 +102,6 @@ def read_task_tables(data: DataOptions, multitask: MultitaskOptions) -> TaskTabl
         facts += [Fact.of(table.path, table.summary) for table in splits.values()]
     terminal.facts(facts)
     terminal.say(baselines.repeated_rows(tables, opened.tasks))
-    num_rows = {name: len(splits["train"].examples) for name, splits in tables.items()}
-    note = note_on_few_steps(multitask, num_rows)
-    terminal.say(*([note] if note else []))
     if multitask.fine_tuning.class_weights != NONE:
         for name in dict.fromkeys(multitask.tasks.order):
             if not opened.tasks[name].is_regression:

@@ -6,32 +6,9 @@ import math
 from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
-from data.task_specs import BUILT_IN
 from multitask.head_registry import HEADS
-from multitask.options import MultitaskOptions
+from multitask.options import ENOUGH_STEPS, MultitaskOptions
 from multitask.tasks import Task, Tasks
-
-ENOUGH_STEPS = 200  # of training; with fewer ones a model is often worse than it could be
-
-
-def note_on_few_steps(options: MultitaskOptions, num_rows: Mapping[str, int]) -> str:
-    """A line before the training of a user's own tasks that would have few steps, or "".
-
-    num_rows: the training rows of each task.
-    """
-    fine_tuning = options.fine_tuning
-    trained = set(options.tasks.order)
-    if trained & BUILT_IN.keys() or fine_tuning.option == "pretrain":
-        return ""
-    num_batches = sum(math.ceil(num_rows[name] / fine_tuning.batch_size) for name in trained)
-    num_steps = fine_tuning.epochs * num_batches // fine_tuning.accumulation
-    if num_steps >= ENOUGH_STEPS:
-        return ""
-    more = math.ceil(fine_tuning.epochs * ENOUGH_STEPS / max(1, num_steps))
-    return (
-        f"note: so few rows give about {num_steps} steps of training, and a model is often better "
-        f"after {ENOUGH_STEPS}: --epochs {more}"
-    )
 
 
 class Lead(NamedTuple):

@@ -157,6 +157,7 @@ CASES = [
     Case("attention_dropout", ["auto", 0.0, 0.5]),
 ]
 OF_THE_RUN = {
+    "least_steps",
     "plugin",
     "overwrite",
     "recipe",

@@ -12,11 +12,10 @@ import pytest
 
 import run_multitask
 from data.examples import Example
-from minbert.commands.options import from_flat
 from multitask.baselines import vectors_predictions
 from multitask.options import FineTuningOptions, HeadOptions, MultitaskOptions
 from multitask.tasks import TASKS
-from multitask.verdict import describe_verdict, leads, note_on_few_steps, warnings_of_leads
+from multitask.verdict import describe_verdict, leads, warnings_of_leads
 
 ROOT = Path(__file__).resolve().parents[2]
 VECTORS = {
@@ -161,13 +160,3 @@ def test_the_advice_for_pairs_with_scores_is_followed(tmp_path, capsys):
         record = json.loads((tmp_path / "runs" / name / "run.json").read_text())
         scores.append(record["scores"]["faq"])
     assert scores[1] > scores[0] + 0.2 and scores[1] > record["baselines"]["TF-IDF"]["faq"]
-
-
-def test_few_steps_are_told_before_the_training():
-    """250 rows are 8 batches, 24 steps in 3 epochs; 25 epochs have 200."""
-    options = from_flat(MultitaskOptions, {"tasks": "tickets"})
-    note = note_on_few_steps(options, {"tickets": 250})
-    assert "about 24 steps" in note and note.endswith("--epochs 25")
-    assert not note_on_few_steps(options, {"tickets": 5000})
-    # The course's tasks have their own defaults.
-    assert not note_on_few_steps(MultitaskOptions(), {"sst": 9, "para": 9, "sts": 9})
