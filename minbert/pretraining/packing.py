@@ -1,13 +1,19 @@
 """Paragraphs -> a vocabulary, and packed sequences: full rows of token ids without padding.
 
+The sequences lie in temporary files, which the system maps into memory. So a text may be larger
+than the memory.
+
 B batch, T tokens of a sequence, N sequences, P sequences that become pairs.
 """
 
 from __future__ import annotations
 
+import os
+import tempfile
 from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
-from typing import NamedTuple
+from typing import IO, NamedTuple
 
 import numpy as np
 import torch
@@ -16,6 +22,9 @@ from torch import Tensor
 from data.corpus import read_lines
 from minbert.tokenizer import SPECIAL_TOKENS, BertTokenizer
 from minbert.training.job import Step, TaskBatch
+
+# Where Linux shows the open files of each process.
+FILES_OF_PROCESSES = Path("/proc")
 
 TASK = "mlm"  # the name of the only task
 HELD_OUT = 200  # one paragraph in so many is held out for evaluation
@@ -60,30 +69,106 @@ def train_tokenizer(lines: Iterable[str], vocab_size: int) -> BertTokenizer:
     return BertTokenizer(untrained.backend.get_vocab())
 
 
-def pack(lines: Iterable[str], tokenizer: BertTokenizer, length: int) -> np.ndarray:
-    """Token ids (N, T = length): [CLS], text with a [SEP] after each line, [SEP].
+def pack(lines: Iterable[str], tokenizer: BertTokenizer, length: int) -> Iterator[np.ndarray]:
+    """Yield token ids (N, T = length): [CLS], text with a [SEP] after each line, [SEP].
 
     The text is cut every T - 2 tokens. A last piece that is shorter is dropped. The ids are uint16,
     or uint32 where the vocabulary needs it.
     """
-    dtype = np.uint16 if max(tokenizer.vocabulary.values()) < 2**16 else np.uint32
+    dtype = dtype_of(tokenizer)
     tokenizer.backend.no_truncation()
-    parts = [np.empty(0, dtype)]
+    num_text = length - 2  # all but [CLS] and [SEP]
+    rest = np.empty(0, dtype)  # of the chunk before: too short for a sequence
     for chunk in chunks_of(lines):
         encodings = tokenizer.backend.encode_batch_fast(chunk, add_special_tokens=False)
         ids: list[int] = []
         for encoding in encodings:
             ids += encoding.ids
             ids.append(tokenizer.sep_token_id)
-        parts.append(np.array(ids, dtype))
-    stream = np.concatenate(parts)
+        stream = np.concatenate([rest, np.array(ids, dtype)])
 
-    num_text = length - 2  # all but [CLS] and [SEP]
-    num_sequences = len(stream) // num_text
-    sequences = np.full((num_sequences, length), tokenizer.sep_token_id, dtype)  # (N, T)
-    sequences[:, 0] = tokenizer.cls_token_id
-    sequences[:, 1:-1] = stream[: num_sequences * num_text].reshape(num_sequences, num_text)
-    return sequences
+        num_sequences = len(stream) // num_text
+        sequences = np.full((num_sequences, length), tokenizer.sep_token_id, dtype)  # (N, T)
+        sequences[:, 0] = tokenizer.cls_token_id
+        rest = stream[num_sequences * num_text :]
+        sequences[:, 1:-1] = stream[: num_sequences * num_text].reshape(num_sequences, num_text)
+        yield sequences
+
+
+def dtype_of(tokenizer: BertTokenizer) -> np.dtype:
+    """The type of packed token ids: uint16, or uint32 where the vocabulary needs it."""
+    return np.dtype(np.uint16 if max(tokenizer.vocabulary.values()) < 2**16 else np.uint32)
+
+
+class PackedFile(NamedTuple):
+    """Packed sequences in a file that is open."""
+
+    path: str
+    shape: tuple[int, int]  # (N, T)
+    dtype: np.dtype
+    start: int = 0  # of them, in bytes
+
+    def map(self) -> np.ndarray:
+        """The sequences (N, T). They are read from the disk where they are used."""
+        if not self.shape[0]:
+            return np.empty(self.shape, self.dtype)
+        return np.memmap(self.path, self.dtype, "r", self.start, self.shape)
+
+    def split(self, num_first: int) -> tuple[PackedFile, PackedFile]:
+        """The first sequences, and the others."""
+        num_sequences, length = self.shape
+        start = self.start + num_first * length * self.dtype.itemsize
+        first = self._replace(shape=(num_first, length))
+        return first, self._replace(shape=(num_sequences - num_first, length), start=start)
+
+
+def write_packed(
+    lines: Iterable[str], tokenizer: BertTokenizer, length: int, place: OpenFiles
+) -> PackedFile:
+    """Pack lines into a temporary file. length: T. ValueError where the file cannot be written."""
+    num_sequences = 0
+    file, path = place.open()
+    for sequences in pack(lines, tokenizer, length):
+        num_sequences += len(sequences)
+        try:
+            file.write(sequences.data)
+            file.flush()
+        except OSError as error:
+            raise ValueError(
+                f"{place.folder}: the packed text cannot be written ({error.strerror}). It takes "
+                "about half as many bytes as the text. Free some space, or pass --out on another "
+                "disk."
+            ) from error
+    return PackedFile(path, (num_sequences, length), dtype_of(tokenizer))
+
+
+class OpenFiles:
+    """Within it temporary files in a folder are open. The system removes them afterwards.
+
+    On Linux they have no name, so that nothing is left of them where the process is killed. Other
+    processes find them by their number. A file that was mapped can be read after its removal.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.files = ExitStack()
+
+    def __enter__(self) -> OpenFiles:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.files.close()
+
+    def open(self) -> tuple[IO[bytes], str]:
+        """A new file, and a path by which other processes of this machine find it."""
+        own_files = FILES_OF_PROCESSES / f"{os.getpid()}/fd"
+        if own_files.exists():
+            file = tempfile.TemporaryFile(dir=self.folder)  # noqa: SIM115, closed at the end
+            self.files.callback(file.close)
+            return file, str(own_files / str(file.fileno()))
+        named = tempfile.NamedTemporaryFile(dir=self.folder)  # noqa: SIM115, closed at the end
+        self.files.callback(named.close)
+        return named, named.name
 
 
 def chunks_of(lines: Iterable[str]) -> Iterator[list[str]]:
@@ -100,24 +185,27 @@ def chunks_of(lines: Iterable[str]) -> Iterator[list[str]]:
     yield chunk
 
 
-def split_and_pack(paths: list[Path], tokenizer: BertTokenizer, length: int) -> PackedText:
+def split_and_pack(
+    paths: list[Path], tokenizer: BertTokenizer, length: int, place: OpenFiles
+) -> tuple[PackedFile, PackedFile]:
     """Packed sequences for training, and held-out ones. length: T.
 
     Of every HELD_OUT paragraphs the first is held out. Where this leaves nothing held out, or more
     than MAX_HELD_OUT (one long line; a title and few paragraphs), the sequences at the end are held
     out instead: the same share of them, at least one.
     """
-    train = pack(paragraphs(paths, is_held_out=False), tokenizer, length)
-    held_out = pack(paragraphs(paths, is_held_out=True), tokenizer, length)
-    limit = MAX_HELD_OUT * (len(train) + len(held_out))
-    if 0 < len(held_out) <= limit:
-        return PackedText(train, held_out)
+    train = write_packed(paragraphs(paths, is_held_out=False), tokenizer, length, place)
+    held_out = write_packed(paragraphs(paths, is_held_out=True), tokenizer, length, place)
+    num_train, num_held_out = train.shape[0], held_out.shape[0]
+    if 0 < num_held_out <= MAX_HELD_OUT * (num_train + num_held_out):
+        return train, held_out
 
     # At least one is held out, and by rounding no less than 1 / HELD_OUT of them.
-    sequences = pack(read_lines(paths), tokenizer, length)
-    num_train = min(len(sequences) - 1, len(sequences) * (HELD_OUT - 1) // HELD_OUT)
-    train, held_out = np.split(sequences, [num_train])
-    return PackedText(train, held_out)
+    sequences = write_packed(read_lines(paths), tokenizer, length, place)
+    num_sequences = sequences.shape[0]
+    return sequences.split(
+        max(0, min(num_sequences - 1, num_sequences * (HELD_OUT - 1) // HELD_OUT))
+    )
 
 
 def paragraphs(paths: list[Path], is_held_out: bool) -> Iterator[str]:

@@ -22,12 +22,14 @@ from data.corpus import read_lines
 from minbert import fast
 from minbert.bert import BertModel
 from minbert.commands.ending import only_warn
+from minbert.commands.files import digest_of_file
 from minbert.commands.options import flat
 from minbert.config import BertConfig
 from minbert.optimizer import AdamW, parameter_groups
 from minbert.pretraining.mlm import BertForMaskedLM, MaskedRows, Masking, num_chosen
 from minbert.pretraining.options import PlainTextOptions, PlainTextRun
 from minbert.pretraining.packing import (
+    OpenFiles,
     PackedText,
     pair_up,
     plan_steps,
@@ -46,6 +48,7 @@ from minbert.training.loop import fit
 from minbert.training.step_log import StepLog
 
 MAX_EVALUATIONS = 50
+PIECE = 4096  # packed sequences that are read at once
 MAX_HELD_OUT = 512  # sequences that are scored
 EVALUATION_BATCH = 32  # sequences
 SAVE_EVERY = 500  # updates
@@ -256,7 +259,6 @@ def read_corpus(run: PlainTextRun) -> Corpus:
         if next(read_lines([path]), None) is None:
             terminal.say(f"{path}: an empty file; there is no text in it")
 
-    corpus = list(run.corpus)
     terminal.doing("making the vocabulary")
     tokenizer = choose_tokenizer(run, config.vocab_size)
     if options.pairs and not tokenizer.has_segments:
@@ -265,14 +267,15 @@ def read_corpus(run: PlainTextRun) -> Corpus:
             "has none, as RoBERTa's. Drop --pairs."
         )
     terminal.doing("tokenizing the text and packing it into sequences")
-    train, held_out = split_and_pack(corpus, tokenizer, options.block_size)
+    train, held_out = pack_once(run, tokenizer)
     if len(train) < options.batch_size or len(held_out) == 0:
         raise ValueError(
             f"the corpus makes {len(train)} training and {len(held_out)} held-out sequences of "
             f"{options.block_size} tokens; needed are {options.batch_size} and 1. Give more text, "
             "or a smaller --batch-size or --block-size."
         )
-    share = float((train == tokenizer.unk_token_id).mean())
+    num_unknown = sum(int((piece == tokenizer.unk_token_id).sum()) for piece in pieces_of(train))
+    share = num_unknown / train.size
     if share > MOSTLY_UNKNOWN:
         terminal.say(
             f"warning: {share:.0%} of all tokens of the corpus are {tokenizer.unk_token}, words "
@@ -281,6 +284,30 @@ def read_corpus(run: PlainTextRun) -> Corpus:
     # Always the same ones, whatever the seed of the run, so that runs can be compared.
     order = torch.randperm(len(held_out), generator=torch.Generator().manual_seed(0))
     return Corpus(tokenizer, train, held_out[order[:MAX_HELD_OUT].numpy()])
+
+
+def pack_once(run: PlainTextRun, tokenizer: BertTokenizer) -> PackedText:
+    """The packed sequences of the text, in files beside the run's folder.
+
+    Of several processes the first one of a machine packs them. All map its files into memory.
+    """
+    folder = run.folder.absolute()
+    while not folder.is_dir():
+        folder = folder.parent
+    with OpenFiles(folder) as place:
+        length = run.options.block_size
+        files = processes.from_first_here(
+            lambda: split_and_pack(list(run.corpus), tokenizer, length, place)
+        )
+        packed = PackedText(*[file.map() for file in files])
+        processes.wait()  # the files are removed when all have mapped them
+    return packed
+
+
+def pieces_of(sequences: np.ndarray) -> Iterator[np.ndarray]:
+    """The sequences (N, T) in pieces of up to PIECE, so that no copy of all is made."""
+    for start in range(0, len(sequences), PIECE):
+        yield sequences[start : start + PIECE]
 
 
 def choose_tokenizer(run: PlainTextRun, vocab_size: int) -> BertTokenizer:
@@ -313,8 +340,7 @@ def pretrain(run: PlainTextRun) -> None:
 def train(run: PlainTextRun) -> None:
     """Train and write the folder; raises ValueError for what cannot be used."""
     processes.join(run.options.device)
-    flags = {f"--{name}": value for name, value in flat(run.options).items()}
-    processes.check_agreement({"--resume": run.is_resumed, **flags})
+    check_command(run)
     terminal.title("Text", "reading the text")
     corpus = read_corpus(run)
     runtime.settle_memory()
@@ -322,10 +348,9 @@ def train(run: PlainTextRun) -> None:
     job = build_job(run, *corpus)
     describe(run.options, job, corpus)
     # The ids depend on the text, the vocabulary and the length, and on nothing else.
-    ids = np.concatenate([corpus.train, corpus.held_out]).tobytes()
-    files = {"the corpus": hashlib.sha256(ids).hexdigest()}
+    files = {"the corpus": digest_of_ids(corpus)}
     if processes.count() > 1:
-        facts = {"corpus": files["the corpus"], "model": digest_of_weights(job.model)}
+        facts = {"packed text": files["the corpus"], "model": digest_of_weights(job.model)}
         processes.check_agreement(facts)
     terminal.title("Cost estimate", "planning the steps")
     estimates = cost_estimate.estimate([job], run.folder, run.is_resumed)
@@ -364,6 +389,24 @@ def train(run: PlainTextRun) -> None:
     for what, write in PAGES.items():
         with only_warn(f"the {what}"):
             terminal.say(f"{what}: {write(run, record)}")
+
+
+def check_command(run: PlainTextRun) -> None:
+    """ValueError in all processes where their flags or their texts differ."""
+    flags = {f"--{name}": value for name, value in flat(run.options).items()}
+    processes.check_agreement({"--resume": run.is_resumed, **flags})
+    # Of one machine only the first process packs the text, but all must have the same.
+    if processes.count() > 1:
+        digests = [digest_of_file(path) for path in run.corpus]
+        processes.check_agreement({"corpus": " ".join(digests)})
+
+
+def digest_of_ids(corpus: Corpus) -> str:
+    """SHA-256 of all token ids, those for training first."""
+    digest = hashlib.sha256()
+    for piece in (*pieces_of(corpus.train), corpus.held_out):
+        digest.update(piece.tobytes())
+    return digest.hexdigest()
 
 
 def digest_of_weights(model: torch.nn.Module) -> str:

@@ -255,6 +255,22 @@ def from_first(make: Callable[[], Result]) -> Result:
     return cast(Result, results[0])
 
 
+def from_first_here(make: Callable[[], Result]) -> Result:
+    """The result of `make` in all processes of a machine. Its first process calls it."""
+    if count() == 1:
+        return make()
+    place = int(os.environ["LOCAL_RANK"])
+    results: list[Any] = [None] * count()
+    with _together():
+        dist.all_gather_object(results, make() if place == 0 else None)
+    return cast(Result, results[number() - place])
+
+
+def wait() -> None:
+    """Wait until all processes are here."""
+    any_of(False)
+
+
 def check_agreement(facts: Mapping[str, Any]) -> None:
     """ValueError in all processes, with the number and the difference, where they disagree.
 

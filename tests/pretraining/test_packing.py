@@ -1,5 +1,6 @@
 """minbert/pretraining/packing.py: plain text -> vocabulary, packed sequences, plan of steps."""
 
+import contextlib
 from collections import Counter
 
 import numpy as np
@@ -10,11 +11,14 @@ from data.corpus import MAX_CHARACTERS, read_lines
 from minbert.pretraining import __main__ as pretraining_command
 from minbert.pretraining.packing import (
     HELD_OUT,
+    OpenFiles,
+    PackedText,
     pack,
     pair_up,
     plan_steps,
     split_and_pack,
     train_tokenizer,
+    write_packed,
 )
 from minbert.pretraining.plain_text import read_corpus
 from minbert.tokenizer import SPECIAL_TOKENS, BertTokenizer
@@ -24,6 +28,20 @@ from tests.toy_text import LINES
 @pytest.fixture(scope="module")
 def tokenizer():
     return train_tokenizer(iter(LINES), 120)
+
+
+def packed(lines, tokenizer, length: int) -> np.ndarray:
+    """All sequences of `pack`, (N, T)."""
+    return np.concatenate(list(pack(lines, tokenizer, length)))
+
+
+def split(paths, tokenizer, length: int) -> PackedText:
+    """What `split_and_pack` writes, mapped. The files are removed by then."""
+    with OpenFiles(paths[0].parent) as place:
+        files = split_and_pack(paths, tokenizer, length, place)
+        mapped = PackedText(*[file.map() for file in files])
+    assert sorted(paths[0].parent.iterdir()) == sorted(paths)
+    return mapped
 
 
 def test_the_vocabulary(tokenizer):
@@ -41,7 +59,7 @@ def test_the_vocabulary(tokenizer):
 
 def test_sequences_hold_the_whole_text(tokenizer):
     lines = LINES[:50]
-    sequences = pack(iter(lines), tokenizer, 16)
+    sequences = packed(iter(lines), tokenizer, 16)
     assert sequences.dtype == np.uint16
     assert sequences.shape[1] == 16
     assert set(sequences[:, 0]) == {tokenizer.cls_token_id}
@@ -58,21 +76,21 @@ def test_sequences_hold_the_whole_text(tokenizer):
 
 
 def test_tokens_are_the_same_whatever_is_encoded_at_a_time(tokenizer, monkeypatch):
-    whole = pack(iter(LINES), tokenizer, 16)
+    whole = packed(iter(LINES), tokenizer, 16)
     monkeypatch.setattr("minbert.pretraining.packing.CHUNK", 30)
-    assert np.array_equal(pack(iter(LINES), tokenizer, 16), whole)
+    assert np.array_equal(packed(iter(LINES), tokenizer, 16), whole)
 
 
 def test_a_vocabulary_beyond_16_bits():
     words = {f"w{number}": number for number in range(5, 70_000)}
     large = BertTokenizer({token: number for number, token in enumerate(SPECIAL_TOKENS)} | words)
     assert large.vocabulary["w69999"] == 69_999
-    assert 69_999 in pack(iter(["w69999 w8"] * 20), large, 16)
+    assert 69_999 in packed(iter(["w69999 w8"] * 20), large, 16)
 
 
 def test_lines_are_not_cut_by_an_earlier_limit(tokenizer):
     tokenizer.encode(["a doctor is walking"], max_length=4)
-    assert len(pack(iter(LINES[:10]), tokenizer, 16)) > 5
+    assert len(packed(iter(LINES[:10]), tokenizer, 16)) > 5
 
 
 def test_held_out_paragraphs_are_not_trained_on(tmp_path, tokenizer):
@@ -84,11 +102,36 @@ def test_held_out_paragraphs_are_not_trained_on(tmp_path, tokenizer):
     (tmp_path / "a.txt").write_text("\n".join(lines[:333]), encoding="utf-8")
     (tmp_path / "b.txt").write_text("\n".join(lines[333:]), encoding="utf-8")
 
-    train, held_out = split_and_pack([tmp_path / "a.txt", tmp_path / "b.txt"], tokenizer, 8)
+    train, held_out = split([tmp_path / "a.txt", tmp_path / "b.txt"], tokenizer, 8)
     hotel = tokenizer.vocabulary["hotel"]
     sister = tokenizer.vocabulary["sister"]
     assert (train == sister).any() and not (train == hotel).any()
     assert (held_out == hotel).any() and not (held_out == sister).any()
+
+
+def test_files_have_a_name_where_the_system_does_not_number_them(tmp_path, tokenizer, monkeypatch):
+    (tmp_path / "a.txt").write_text("\n".join(LINES), encoding="utf-8")
+    numbered = split([tmp_path / "a.txt"], tokenizer, 8)
+    monkeypatch.setattr("minbert.pretraining.packing.FILES_OF_PROCESSES", tmp_path / "none")
+    named = split([tmp_path / "a.txt"], tokenizer, 8)
+    for first, second in zip(numbered, named, strict=True):
+        assert isinstance(second, np.memmap) and np.array_equal(first, second)
+
+
+def test_a_full_disk_is_named(tmp_path, tokenizer):
+    class FullDisk(OpenFiles):
+        def open(self):
+            file = open("/dev/full", "wb")  # noqa: SIM115, closed below
+            self.files.callback(suppressed_close, file)
+            return file, file.name
+
+    def suppressed_close(file) -> None:
+        with contextlib.suppress(OSError):
+            file.close()
+
+    message = r"packed text cannot be written \(No space left.*another disk"
+    with FullDisk(tmp_path) as place, pytest.raises(ValueError, match=message):
+        write_packed(iter(LINES), tokenizer, 8, place)
 
 
 def chapters() -> str:
@@ -113,8 +156,8 @@ def chapters() -> str:
 )
 def test_short_or_few_held_out_paragraphs_leave_sequences_at_the_end(tmp_path, tokenizer, text):
     (tmp_path / "a.txt").write_text(text, encoding="utf-8")
-    train, held_out = split_and_pack([tmp_path / "a.txt"], tokenizer, 16)
-    whole = pack(read_lines([tmp_path / "a.txt"]), tokenizer, 16)
+    train, held_out = split([tmp_path / "a.txt"], tokenizer, 16)
+    whole = packed(read_lines([tmp_path / "a.txt"]), tokenizer, 16)
     assert len(held_out) == max(1, -(-len(whole) // HELD_OUT))
     assert len(train) + len(held_out) == len(whole)
     assert (np.concatenate([train, held_out]) == whole).all()
