@@ -41,7 +41,7 @@ Scores = Mapping[str, Any]
 
 
 def read_training(model: str) -> dict[str, Any] | None:
-    """Read from stage.json how an encoder was trained. None if its folder has no such file.
+    """Read from stage.json how an encoder was trained. None without such a file, or its scores.
 
     model: a folder or the name of a model. The result has "before" and "after" (scores), "is_kept"
     and "history", as a training stage writes them. Raises ValueError if they are damaged.
@@ -52,6 +52,8 @@ def read_training(model: str) -> dict[str, Any] | None:
     try:
         stage = read_json(path)
         training = {name: stage[name] for name in ("before", "after", "is_kept", "history")}
+        if training["before"] == training["after"] == {}:
+            return None  # no pairs have measured this stage (contrastive.train without --dev)
         _check_scores(training)
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(

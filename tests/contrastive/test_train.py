@@ -8,6 +8,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from contrastive.quality.training_history import read_training
 from contrastive.registry import METHODS
 from contrastive.sentences import draw_words
 from contrastive.stage import StageText, build_stage
@@ -71,6 +72,7 @@ def test_a_stage_alone(train, method, tiny_model, sample_data):
     stage = json.loads((folder / "encoder" / "stage.json").read_text())
     assert stage["history"][-1]["step"] == 3
     assert stage["before"] == stage["after"] == {}
+    assert read_training(str(folder / "encoder")) is None, "contrastive.quality opens it"
     assert len((folder / "log.csv").read_text().splitlines()) == 1 + 3
     record = json.loads((folder / "run.json").read_text())
     assert record["options"]["contrastive_steps"] == 3
