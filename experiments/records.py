@@ -35,6 +35,7 @@ COMMANDS = {
     "bit-flips": "python -m tools.benchmarks.bit_flips --record",
     "benchmarks": "python -m tools.benchmarks all --data-dir DIR --record",
     "busy-machine": "python -m tools.benchmarks.busy_machine --record",
+    "calibration": "python -m tools.calibration --record",
     "course-ensembles": "python -m tools.tables.ensembles DIR --title TITLE",
     "default-job": "python -m tools.benchmarks.default_job --record",
     "kill-resume": "python -m tools.benchmarks.kill_resume --record",
@@ -65,7 +66,7 @@ def record_of(run: Mapping[str, Any], day: date) -> Record:
     """
     options = run["options"]
     actual = run["actual"]
-    parts = ("train_scores", "stages", "soup")
+    parts = ("train_scores", "stages", "soup", "intervals", "against_tfidf")
     parts_of_some_runs = {name: run[name] for name in parts if run.get(name)}
     # A run that was resumed was last started with --resume. Older runs have no other command.
     command = split_command(run.get("reproduction", "")) or run.get("command", [])

@@ -17,10 +17,15 @@ from typing import NamedTuple
 import numpy as np
 from scipy.stats import norm
 
+from experiments.records import RECORDS
 from minbert.commands.flags import Parser
 from multitask.differences import LEVEL, Estimate
 from multitask.intervals import estimate_difference, resample
 from multitask.tasks import METRICS
+from tools.benchmarks.comparison import versions
+from tools.benchmarks.recording import HELP, record_measurement
+
+CALIBRATION = RECORDS / "calibration.jsonl"
 
 METRICS_MEASURED = ("accuracy", "macro_f1", "pearson")
 NUM_CLASSES = {"accuracy": 2, "macro_f1": 5}
@@ -123,11 +128,18 @@ def main() -> int:
     parser = Parser(prog="python -m tools.calibration", description=__doc__)
     parser.add_argument("--pairs", type=int, default=2000, help="simulated pairs of each metric")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--record", action="store_true", help=HELP)
     arguments = parser.parse_args()
     print("| metric | false alarms | difference held |\n|---|---|---|")
+    lines = []
     for metric in METRICS_MEASURED:
         alarms, held = measure(metric, arguments.pairs, arguments.seed)
-        print(f"| {METRICS[metric].title} | {alarms:.1%} | {held:.1%} |", flush=True)
+        title = METRICS[metric].title
+        lines.append({"metric": title, "false_alarms": alarms, "held": held})
+        print(f"| {title} | {alarms:.1%} | {held:.1%} |", flush=True)
+    if arguments.record:
+        sizes = {"pairs": arguments.pairs, "seed": arguments.seed, "resamples": NUM_RESAMPLES}
+        record_measurement(CALIBRATION, {**sizes, "metrics": lines, "versions": versions()})
     return 0
 
 

@@ -164,7 +164,7 @@ def main_results() -> str:
 def default_job() -> str:
     """Return what the default job with the default seed prints at its end: its closing table."""
     # Imported late, because it imports torch.
-    from multitask.leaderboard import closing_table
+    from multitask.leaderboard import Chance, closing_table
     from multitask.tasks import TASKS
 
     records = measured("first-results")
@@ -175,7 +175,11 @@ def default_job() -> str:
     default_seed = TrainingOptions().seed
     for run in (record["run"] for record in records):
         if run["seed"] == default_seed:
-            table = closing_table(run["scores"], run["baselines"], TASKS)
+            # Older records have no intervals.
+            chance = None
+            if "intervals" in run:
+                chance = Chance(run["intervals"], run["against_tfidf"])
+            table = closing_table(run["scores"], run["baselines"], TASKS, chance=chance)
             return f"```text\n{table}\n```\n\nThe model is {model}. {measured_on([run])}"
     # It is a run of run_multitask.py without --seed.
     return f"{not_measured('real-sentences')}, with a RUN of {model} that has the default seed."

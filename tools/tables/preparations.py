@@ -8,6 +8,7 @@ from typing import Any
 
 from experiments.comparable import check_pair, check_row, compared_options
 from experiments.controls import CONTROLS, check_methods
+from experiments.known_data import known_data
 from experiments.records import Record, group_by, group_records, newest_of
 from experiments.results import describe_code, join
 from experiments.tables import COLUMNS, OVERALL
@@ -18,24 +19,29 @@ from tools.tables.conditions import count, measured_on
 from tools.tables.ensembles import ROWS as WAYS_TO_JOIN
 from tools.tables.ensembles import check_table, distinct
 from tools.tables.report_rows import REPORT_NOTES, REPORT_ROWS
+from tools.tables.row_chance import chance_in_rows
 from tools.tables.rows import Content, Entry, Row, by_seed, pair_rows
 
 # --- the default job on real sentences ------------------------------------------------------------
 
 
 def with_newest_data(records: Sequence[Record]) -> list[Record]:
-    """Return the records whose runs read the same data as the last one, model by model.
+    """Return the records of each model whose runs read the same data as the model's last one.
 
-    The bundled sample changes. Scores of an older sample stay on file, and in no table. Each seed
-    counts once. The models stay in the order in which they were first measured.
+    The bundled sample changes. A model that was not measured with the newest one stands there with
+    an older one, which its name says. Each seed counts once. The models stay in the order in which
+    they were first measured.
     """
     newest_data = records[-1]["run"]["data"]
-    current = [record for record in records if record["run"]["data"] == newest_data]
-    newest = newest_of(current, lambda record: (record["model"], record["run"]["seed"]))
-    of_model = group_records(newest, "model")
     ordered = []
-    for model in group_records(records, "model"):
-        ordered += of_model.get(model, [])
+    for model, of_model in group_records(records, "model").items():
+        data = of_model[-1]["run"]["data"]
+        current = [record for record in of_model if record["run"]["data"] == data]
+        known = known_data().get(data)
+        older = known.name if known else "other data"
+        name = model if data == newest_data else f"{model} on {older}"
+        for record in newest_of(current, lambda record: record["run"]["seed"]):
+            ordered.append({**record, "model": name})
     return ordered
 
 
@@ -421,6 +427,7 @@ ROWS: Mapping[str, Callable[[Entry, Sequence[Record]], list[Row]]] = {
 }
 NOTES: Mapping[str, Callable[[Content], str]] = {
     "measured": conditions,
+    "rows": chance_in_rows,
     "seeds": lambda content: seeds_of(content.runs),
     "choice_of_shares": choice_of_shares,
     "conditions_of_waiting": conditions_of_waiting,
