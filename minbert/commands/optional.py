@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Sequence
 
+from minbert.commands.hidden import ROOT
+
 NO_TENSORBOARD = (
     "--tensorboard writes a log for TensorBoard, and tensorboard is not installed. Run "
     "`bash setup.sh --plots`, or drop the flag; log.csv holds the same losses."
@@ -36,7 +38,9 @@ def check_packages(names: Sequence[str], purpose: str, flag: str) -> None:
     """
     missing = [name for name in names if importlib.util.find_spec(name) is None]
     if missing:
+        # Only a clone has setup.sh.
+        is_clone = (ROOT / "setup.sh").is_file()
+        command = f"bash setup.sh {flag}" if is_clone else f"pip install {' '.join(missing)}"
         raise ValueError(
-            f"not installed, but needed for {purpose}: {', '.join(missing)}. Run "
-            f"`bash setup.sh {flag}`."
+            f"not installed, but needed for {purpose}: {', '.join(missing)}. Run `{command}`."
         )

@@ -355,6 +355,10 @@ def test_missing_packages_are_named_before_any_work(finished, tmp_path, capsys, 
         "not installed, but needed for ONNX files: onnx" in message
         and "bash setup.sh --onnx" in message
     )
+    # An installed package has no setup.sh.
+    monkeypatch.setattr("minbert.commands.optional.ROOT", tmp_path)
+    assert export(finished / "mean", "--task", "sst", "--out", out, "--format", "onnx") == 2
+    assert "pip install onnx onnxscript onnxruntime" in capsys.readouterr().err
 
 
 # --- ONNX -----------------------------------------------------------------------------------------
