@@ -7,6 +7,7 @@ from pathlib import Path
 
 from minbert.commands.options import CommandOptions, argument, positional
 from minbert.commands.outputs import HELP_OF_OVERWRITE
+from minbert.commands.plugins import plugin_argument
 from teaching.exercises import DEFAULT_EXERCISES, EXERCISES
 
 
@@ -81,6 +82,7 @@ class TraceOptions(CommandOptions):
         "FOLDER",
     )
     page: Path | None = argument(None, "write one HTML page with all stations", "FILE")
+    plugin: tuple[str, ...] = plugin_argument()
     overwrite: bool = argument(False, HELP_OF_OVERWRITE)
 
     def check(self) -> None:

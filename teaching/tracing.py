@@ -16,6 +16,7 @@ from data.batching import Batch, EncodedExamples
 from data.examples import Example
 from minbert import BertModel, BertTokenizer, hub
 from minbert.commands.hidden import ROOT
+from minbert.commands.plugins import load_named
 from minbert.reporting.pages import Section, render_text, write_html
 from minbert.reporting.tables import Column, Table, heading_and_numbers
 from multitask.model import MultitaskBert
@@ -44,6 +45,7 @@ class Opened:
 
 def open_options(options: TraceOptions) -> Opened:
     """Open the model of a command line, and encode its texts. ValueError for a text too long."""
+    load_named(options.plugin)
     folder = Path(options.model or BUNDLED_RUN)
     tasks: dict[str, MultitaskBert] = {}
     encoding = "cross"

@@ -64,6 +64,7 @@ def test_the_page_lists_every_layer(tmp_path, capsys):
         (["a film", "--hide", "not"], "has no such word. Its pieces are: [CLS] a film [SEP]"),
         (["a film " * 200], "is longer than"),
         (["a film", "--against", "docs", "--hide", "film"], "Drop --page and --hide"),
+        (["a film", "--plugin", "no_such_file.py"], "no_such_file.py"),
         (["a film", "--against", "docs"], "holds neither minbert/bert.py nor config.json"),
     ],
 )
