@@ -75,9 +75,10 @@ def check_stages(
 
     # After the tasks no stage follows that could start from the encoder.
     if "hand_on" in changed and contrastive.is_last:
+        orders = "first or fusion" if "simcse" in stages and len(stages) > 1 else "first"
         raise ValueError(
-            "--hand_on has no effect with --contrastive_order last; add --contrastive_order first "
-            "or fusion, or pass --hand_on better."
+            "--hand_on has no effect with --contrastive_order last; add --contrastive_order "
+            f"{orders}, or pass --hand_on better."
         )
 
 
@@ -150,7 +151,8 @@ def check_order(
     if contrastive.is_last and "mlm" in stages:
         raise ValueError(
             f"--contrastive_order last and --pretrain {pretrain}: masked language modelling comes "
-            "before the tasks, its encoder would not fit their heads any more. Drop one of the two."
+            "before the tasks, its encoder would not fit their heads any more. Drop "
+            "--contrastive_order, or leave mlm out of --pretrain."
         )
     if contrastive.is_last and multitask.fine_tuning.single_task_epochs:
         raise ValueError(

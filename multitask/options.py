@@ -553,7 +553,7 @@ class MultitaskOptions(OptionGroup):
             raise ValueError(
                 f"--surgery {tasks.surgery} has no effect with --sampling {tasks.sampling}: its "
                 f"steps hold one task each. Add --sampling {' or '.join(joining)}"
-                f"{', or --accumulation' if can_meet else ''}."
+                f"{', or --accumulation 2' if can_meet else ''}."
             )
         is_frozen = self.fine_tuning.option == "pretrain"
         if tasks.changes_gradients and is_frozen and not self.heads.shares_a_layer(tasks):

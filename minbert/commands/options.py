@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
+from copy import copy
 from dataclasses import MISSING, Field, dataclass, field, fields
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
@@ -406,8 +407,20 @@ def check_effect(options: OptionGroup, item: Field, other: OnlyWith) -> None:
     """ValueError where another option has none of the values under which this one has an effect."""
     value = getattr(options, other.name)
     if value not in other.values:
+        values = [name for name in other.values if is_possible(options, other.name, name)]
         # To drop the flag is not enough where a recipe has set it.
         raise ValueError(
             f"--{item.name} has no effect with --{other.name} {value}; add --{other.name} "
-            f"{' or '.join(other.values)}, or pass --{item.name} {item.default}."
+            f"{' or '.join(values or other.values)}, or pass --{item.name} {item.default}."
         )
+
+
+def is_possible(options: OptionGroup, name: str, value: str) -> bool:
+    """Whether the other options allow this value of an option, so that it can be advised."""
+    group = copy(options)
+    object.__setattr__(group, name, value)
+    try:
+        group.check()
+    except ValueError:
+        return False
+    return True

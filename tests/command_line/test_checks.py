@@ -134,7 +134,7 @@ SURGERY = [
     (
         "--surgery pcgrad",
         "--surgery pcgrad has no effect with --sampling mt-dnn: its steps hold one task each. Add "
-        "--sampling joint, or --accumulation.",
+        "--sampling joint, or --accumulation 2.",
     ),
     (
         "--surgery sum --accumulation 4",
