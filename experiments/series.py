@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from experiments.flags import parse_flags
 from experiments.recipes import values_of
+from minbert.commands.ending import STOPPED
 
 PR_SET_PDEATHSIG = 1  # of Linux' prctl: the signal that a process gets when its parent ends
 COMMAND = Path(__file__).resolve().parent.parent / "run_multitask.py"
@@ -123,6 +124,8 @@ def stop_with_parent() -> None:
 def run_process(command: list[str], log: Path) -> int:
     """Run a command to its end and return its exit code. Its output is added to the file `log`.
 
+    A signal gives the code that a shell gives, such as 137. SIGTERM gives that of a stop.
+
     Ctrl-C in a terminal reaches the process by itself. SIGTERM reaches only this program, which
     passes it on. In both cases the process gets the time to save.
     """
@@ -133,8 +136,12 @@ def run_process(command: list[str], log: Path) -> int:
     # Without this, SIGTERM would end this program, and the run would go on alone.
     handler_before = signal.signal(signal.SIGTERM, lambda *_: process.terminate())
     try:
-        return process.wait()
+        code = process.wait()
     finally:
         # After Ctrl-C: the run is saving.
         process.wait()
         signal.signal(signal.SIGTERM, handler_before)
+    if code == -signal.SIGTERM:
+        # It came before the program could answer to it.
+        return STOPPED
+    return code if code >= 0 else 128 - code

@@ -99,8 +99,8 @@ class Results:
     record: dict[str, Any]  # the content of run.json
     scores: leaderboard.FileScores
     chance: leaderboard.Chance
-    dev_outputs: dict[str, np.ndarray]  # by task, raw: (N, C) or (N,)
     conflicts: str  # a table, "" without --surgery
+    pages: list[str]  # for each page of the run, a line that says where it is
     cost: str  # a sentence: predicted and actual
 
 
@@ -110,12 +110,15 @@ def finish(run: TrainedRun) -> None:
     results = write_results(run)
     print_tables(run, results)
     print_places(run)
-    write_report(run, results.record, results.dev_outputs)
+    terminal.say(*results.pages)
     print_summary(run, results.record)
 
 
 def write_results(run: TrainedRun) -> Results:
-    """Write everything but the report. run.json is the last file: the run is finished then."""
+    """Write everything. run.json is the last file: the run is finished then.
+
+    A run that is killed before is resumed. It then trains nothing, and writes all of it again.
+    """
     started = time.perf_counter()
     data = run.data
     models = run.models
@@ -140,11 +143,9 @@ def write_results(run: TrainedRun) -> Results:
     chance = leaderboard.measure_chance(
         dev_outputs, of_baselines, data.tables, data.tasks, run.answered
     )
-    terminal.doing("writing run.json")
     device = run.outcome.tasks.parts.job.device
     actual = {"seconds": seconds, "peak_memory": cost_estimate.peak_memory(device)}
-    record = run_folder.write_record(
-        run.folder,
+    record = run_folder.make_record(
         run.all_options,
         run.data.digests,
         tasks=stored(data.tasks),
@@ -163,9 +164,12 @@ def write_results(run: TrainedRun) -> Results:
         predicted=[asdict(cost) for cost in run.costs],
         actual=actual,
     )
+    terminal.doing("writing the report")
+    pages = write_report(run, record, dev_outputs)
+    run_folder.write_record(run.folder, record)
     run_folder.point_to_latest(run.folder)
     cost = cost_estimate.comparison(run.costs, **actual)
-    return Results(record, scores, chance, dev_outputs, conflict_table, cost)
+    return Results(record, scores, chance, conflict_table, pages, cost)
 
 
 def predict_from_start_vectors(run: TrainedRun) -> dict[str, np.ndarray]:
@@ -240,11 +244,12 @@ def places_of(run: TrainedRun) -> Mapping[str, str]:
 
 def write_report(
     run: TrainedRun, record: Mapping[str, Any], dev_outputs: dict[str, np.ndarray]
-) -> None:
-    """Write report.html and the model card, and print where they are.
+) -> list[str]:
+    """Write report.html and the model card. Returns a line for each that says where it is.
 
-    The results are on the disk by now. An error here is one line of warning.
+    An error here is one line of warning, and the run goes on to its end.
     """
+    lines = []
     writers = {"model card": model_card.write_model_card, "report": run_report.write_report}
     with only_warn("the report"):
         reported = run_report.ReportedRun(
@@ -258,7 +263,8 @@ def write_report(
         )
         for name, write in writers.items():
             with only_warn(f"the {name}"):
-                terminal.say(f"{name}: {write(reported)}")
+                lines.append(f"{name}: {write(reported)}")
+    return lines
 
 
 def print_summary(run: TrainedRun, record: Mapping[str, Any]) -> None:

@@ -114,7 +114,7 @@ def _no_reports():
 
     with pytest.MonkeyPatch.context() as patch:
         write_report = results.write_report
-        patch.setattr(results, "write_report", lambda *arguments: None)
+        patch.setattr(results, "write_report", lambda *arguments: [])
         yield write_report
 
 

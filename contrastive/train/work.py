@@ -62,8 +62,7 @@ def train(run: Run, rows: StageRows, dev: Sequence[Example]) -> None:
     result = stage.train(run.is_resumed)
     terminal.table(stage.table(result.quality))
     copies = {name: str(stage.beside(name)) for name in stage.copies()}
-    run_folder.write_record(
-        run.folder,
+    record = run_folder.make_record(
         {**run.stored(), "device": training.device, "precision": training.precision},
         files,
         stage=result.quality,
@@ -72,6 +71,7 @@ def train(run: Run, rows: StageRows, dev: Sequence[Example]) -> None:
             "peak_memory": cost_estimate.peak_memory(torch.device(training.device)),
         },
     )
+    run_folder.write_record(run.folder, record)
     terminal.say(f"the trained encoder is in {stage.folder}")
     for name, folder in copies.items():
         terminal.say(f"the {name} copy is in {folder}")

@@ -376,8 +376,7 @@ def train(run: PlainTextRun) -> None:
         "peak_memory": cost_estimate.peak_memory(job.device),
     }
     results = measure(run.options, job, progress, num_processes)
-    record = run_folder.write_record(
-        run.folder,
+    record = run_folder.make_record(
         options,
         files,
         history=progress.history,
@@ -389,6 +388,8 @@ def train(run: PlainTextRun) -> None:
     for what, write in PAGES.items():
         with only_warn(f"the {what}"):
             terminal.say(f"{what}: {write(run, record)}")
+    # The last file: a run that was killed before is resumed, and writes the pages again.
+    run_folder.write_record(run.folder, record)
 
 
 def check_command(run: PlainTextRun) -> None:

@@ -27,7 +27,6 @@ from minbert.training.code_version import code_version, name_of
 
 OPTIONS_FILE = "options.json"
 RECORD_FILE = "run.json"
-PAGES = ("README.md", "report.html")  # written after the record
 # Inside the run's folder, so that it moves with it. It is empty. A run that ends removes it. After
 # a kill it stays, but the lock on it has ended with the process.
 LOCK_FILE = ".lock"
@@ -193,17 +192,12 @@ def changes_since(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
     return changes
 
 
-def write_record(
-    folder: Path, options: dict[str, Any], files: dict[str, str], **results: Any
-) -> dict[str, Any]:
-    """Write run.json: command, options, code, versions, machine, inputs and results.
-
-    Returns its content. The run is finished then: its checkpoints and its lock are removed.
-    """
+def make_record(options: dict[str, Any], files: dict[str, str], **results: Any) -> dict[str, Any]:
+    """The content of run.json: command, options, code, versions, machine, inputs and results."""
     versions = {"python": platform.python_version()}
     for module in (torch, numpy, tokenizers):
         versions[module.__name__] = module.__version__
-    record = {
+    return {
         "command": sys.argv,
         "options": options,
         "code": code_version(),
@@ -212,9 +206,15 @@ def write_record(
         "files": files,
         **results,
     }
+
+
+def write_record(folder: Path, record: dict[str, Any]) -> None:
+    """Write run.json, the last file. record: of make_record.
+
+    The run is finished then: its checkpoints and its lock are removed.
+    """
     write_json(folder / RECORD_FILE, record, has_checksum=True)
     tidy_up(folder)
-    return record
 
 
 def is_finished(folder: Path) -> bool:
@@ -225,12 +225,6 @@ def is_finished(folder: Path) -> bool:
         terminal.say(
             f"{folder} is finished, there is nothing to resume; its scores are in {record}."
         )
-        missing = [name for name in PAGES if not (folder / name).is_file()]
-        if missing:
-            terminal.say(
-                f"{' and '.join(missing)} of it were not written, because it was stopped right "
-                "after its results. All results are complete."
-            )
     return record.is_file()
 
 

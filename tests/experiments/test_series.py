@@ -522,6 +522,13 @@ def test_sigterm_reaches_the_run(tmp_path):
     assert signal.getsignal(signal.SIGTERM) == handler_before
 
 
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 130), (signal.SIGKILL, 137)])
+def test_a_run_that_a_signal_ends_has_the_exit_code_of_a_shell(tmp_path, number, code):
+    """SIGTERM may come before the run can answer to it."""
+    program = f"import os; os.kill(os.getpid(), {int(number)})"
+    assert run_process([sys.executable, "-c", program], tmp_path / "run.log") == code
+
+
 def test_a_real_series_is_stopped_in_a_step_and_continues(tiny_model, sample_data, tmp_path):
     """A terminal sends Ctrl-C to the command and to its run. The same command ends in the same
     bits as a series that was never stopped."""

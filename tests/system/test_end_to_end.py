@@ -309,7 +309,7 @@ def test_the_hub_reads_the_model_card(finished):
 def test_an_error_while_drawing_is_one_line_of_warning(
     finished, sample_data, monkeypatch, capsys, tmp_path
 ):
-    """The results are on the disk by then, so the run goes on to its end."""
+    """The run goes on to its end."""
 
     def fail(*_):
         raise RuntimeError("no ink\n\nanywhere")
@@ -321,9 +321,9 @@ def test_an_error_while_drawing_is_one_line_of_warning(
         outputs[name] = np.zeros((24, task.num_outputs)).squeeze(axis=-1 if name != "sst" else ())
     data = RunData(DataOptions(), [], TASKS, tables, {}, {})
     run = SimpleNamespace(folder=tmp_path, command="", data=data, surgery=None)
-    results.write_report(run, finished.record, outputs)
+    lines = results.write_report(run, finished.record, outputs)
+    assert lines == [f"model card: {tmp_path / 'README.md'}"]
     assert capsys.readouterr().out.splitlines() == [
-        f"model card: {tmp_path / 'README.md'}",
         "warning: the report was not written (RuntimeError: no ink anywhere). All results are "
         "complete.",
     ]

@@ -529,6 +529,24 @@ def test_changed_data_on_resume(command, monkeypatch):
     assert os.readlink(latest) == "mine"
 
 
+def test_stopped_while_the_report_is_written(command, monkeypatch):
+    """The record is the last file, so the run is not finished. It trains nothing again."""
+    with monkeypatch.context() as patch:
+        patch.setattr(results, "write_report", stop)
+        assert command.train().code == 130
+    folder = command.folder / "runs" / "mine"
+    predictions = {path.name: path.read_bytes() for path in (folder / "predictions").iterdir()}
+    assert len(predictions) == 6 and not (folder / "run.json").exists()
+    written = []
+    with monkeypatch.context() as patch:
+        patch.setattr(results, "write_report", lambda *_: written.append("again") or [])
+        patch.setattr(Loop, "train_step", stop)
+        assert command.resume().code == 0
+    assert written == ["again"] and (folder / "run.json").is_file()
+    for name, content in predictions.items():
+        assert (folder / "predictions" / name).read_bytes() == content
+
+
 def test_interrupted_before_anything_was_written(command, monkeypatch):
     monkeypatch.setattr(cost_estimate, "probe", stop)
     code, _, message = command.train()

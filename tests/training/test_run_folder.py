@@ -188,7 +188,8 @@ def test_a_finished_run_has_no_lock(run):
     run_folder.hold(run)
     assert (run / run_folder.LOCK_FILE).is_file()
     (run / "checkpoint").mkdir()
-    run_folder.write_record(run, {"device": "cpu"}, {}, scores={"sst": 0.5})
+    record = run_folder.make_record({"device": "cpu"}, {}, scores={"sst": 0.5})
+    run_folder.write_record(run, record)
     assert sorted(path.name for path in run.iterdir()) == ["options.json", "run.json"]
     assert json.loads((run / "run.json").read_text())["scores"] == {"sst": 0.5}
     assert claim_elsewhere(run) == "claimed\n"
@@ -239,7 +240,7 @@ def test_where_files_cannot_be_locked_the_run_goes_on(run, monkeypatch, number):
     monkeypatch.setattr(FileLock, "_acquire", refuse)
     assert run_folder.hold(run) == run
     run_folder.claim(run, {}, {}, True)
-    run_folder.write_record(run, {"device": "cpu"}, {})
+    run_folder.write_record(run, run_folder.make_record({"device": "cpu"}, {}))
     assert not (run / run_folder.LOCK_FILE).exists()
 
 
