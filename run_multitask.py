@@ -24,10 +24,9 @@ from command_line.reproduction import command_of
 from minbert import __version__
 from minbert.commands.ctrl_c import INTERRUPTION
 from minbert.commands.ending import exit_code, resumable
-from minbert.commands.new_folders import reserved
 from minbert.commands.optional import check_tensorboard
 from minbert.commands.outputs import check_new_folder
-from minbert.commands.paths import check_plain_inputs, in_shell
+from minbert.commands.paths import check_plain_inputs
 from minbert.reporting import terminal
 
 if TYPE_CHECKING:
@@ -55,11 +54,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Run the command. After Ctrl-C it says how the run is continued."""
     options, folder, is_resumed = find_folder(*parse(argv))
     check_tensorboard(options.training.tensorboard)
-    with (
-        reserved(folder, not is_resumed),
-        resumable(in_shell(Path(__file__)), folder),
-        terminal.session("importing PyTorch"),
-    ):
+    with resumable(Path(__file__), folder, is_resumed), terminal.session("importing PyTorch"):
         terminal.heading(f"minBERT {__version__}, run {folder.name}")
         run(options, folder, is_resumed)
 
@@ -102,12 +97,10 @@ def prepare(options: Options, folder: Path, is_resumed: bool) -> Setup:
     check_plain_inputs(inputs)
     paths = place_predictions(options.data, options.multitask, folder, inputs, model_folder)
     tasks, tables = read_task_tables(options.data, options.multitask)
-    num_rows = {name: len(splits["train"].examples) for name, splits in tables.items()}
-    options = settle_epochs(options, num_rows)
+    options = settle_epochs(options, tables)
     seed = options.training.seed
     model = open_model(options.encoder, model_folder, seed, device, options.data.token_folder)
-    pair_encoding = options.multitask.heads.pair_encoding
-    rows = tokenize(tables, model.tokenizer, options.data, pair_encoding)
+    rows = tokenize(tables, model.tokenizer, options.data, options.multitask.heads.pair_encoding)
     data = RunData(options.data, inputs, tasks, tables, rows, paths)
     if processes.count() > 1:
         weights = {f"--model {options.encoder.model}": model.fingerprint}

@@ -5,7 +5,6 @@ Each value that is chosen for the user is printed with its reason. automatic.py 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,6 +20,7 @@ from minbert.pooling import check_pooling, note_on_pooling
 from minbert.reporting import terminal
 from minbert.reporting.terminal import Fact
 from minbert.training import runtime
+from multitask.rows import Tables
 
 
 class Settings(NamedTuple):
@@ -74,13 +74,14 @@ def settle(options: Options, folder: Path) -> Settings:
     return Settings(options, model_folder, device)
 
 
-def settle_epochs(options: Options, num_rows: Mapping[str, int]) -> Options:
+def settle_epochs(options: Options, tables: Tables) -> Options:
     """The options with the epochs that --least_steps asks for. Prints them where they are more.
 
-    num_rows: the training rows of each task.
+    tables: of each task, by split.
     """
     fine_tuning = options.multitask.fine_tuning
-    of_trained = [num_rows[name] for name in set(options.multitask.tasks.order)]
+    trained = set(options.multitask.tasks.order)
+    of_trained = [len(tables[name]["train"].examples) for name in trained]
     epochs = fine_tuning.num_needed_epochs(of_trained)
     if epochs == fine_tuning.epochs:
         return options

@@ -34,7 +34,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     stage = run.options.stage
     check_new_folder("--out", run.folder)
     check_plain_inputs(stage.input_files())
-    with resumable("-m contrastive.train", run.folder), terminal.session("reading the text"):
+    with (
+        resumable("-m contrastive.train", run.folder, run.is_resumed),
+        terminal.session("reading the text"),
+    ):
         terminal.heading(f"minBERT {__version__}, stage {stage.method} in {run.folder}")
         # A mistake in the files is reported before torch is imported.
         rows = read_text(stage)

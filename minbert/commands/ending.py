@@ -21,6 +21,7 @@ from pathlib import Path
 from minbert.commands import start, streams
 from minbert.commands.ctrl_c import INTERRUPTION
 from minbert.commands.memory import first_line_of, is_lack_of_memory, message_of_full_memory
+from minbert.commands.new_folders import reserved
 from minbert.commands.paths import in_shell
 from minbert.commands.plugins import flags_of_named
 from minbert.commands.texts import visible_everywhere
@@ -57,22 +58,25 @@ def this_launcher() -> str:
 
 
 @contextmanager
-def resumable(program: str, folder: Path) -> Iterator[None]:
-    """Tell the user how to continue if a run is stopped, whether the loop had saved or not.
+def resumable(program: str | Path, folder: Path, is_resumed: bool) -> Iterator[None]:
+    """Work for the folder of a run. If it is stopped, tell the user how to continue.
 
-    program: the command's words behind the launcher. folder: that of the run.
+    program: the command's words behind the launcher, or its file. folder: that of the run. No other
+    command may begin a new run of this name meanwhile: ValueError.
 
     The loop's own Interrupted is a KeyboardInterrupt. A second Ctrl-C, or one outside of the loop,
     is a plain one. Both get the advice as their message.
     """
     try:
-        yield
+        with reserved(folder, not is_resumed):
+            yield
     except (Exception, KeyboardInterrupt) as error:
         if not is_interruption(error):
             raise
         advice = "Nothing was written yet."
         if (folder / "options.json").is_file():
-            command = f"{this_launcher()} {program} --resume {in_shell(folder)}"
+            words = in_shell(program) if isinstance(program, Path) else program
+            command = f"{this_launcher()} {words} --resume {in_shell(folder)}"
             advice = f"Continue with: {command}{flags_of_named()}"
         raise KeyboardInterrupt(advice) from error
 

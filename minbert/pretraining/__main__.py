@@ -17,7 +17,6 @@ from minbert.commands.ctrl_c import INTERRUPTION
 from minbert.commands.ending import exit_code, resumable
 from minbert.commands.files import DamagedFile, read_json
 from minbert.commands.flags import parser_of
-from minbert.commands.new_folders import reserved
 from minbert.commands.options import NONE, all_fields, from_flat
 from minbert.commands.outputs import check_new_folder, check_no_links
 from minbert.commands.paths import is_free
@@ -110,8 +109,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         check_files(list(run.corpus))
         check_new_folder("--out", run.folder)
     with (
-        reserved(run.folder, not run.is_resumed),
-        resumable("-m minbert.pretraining", run.folder),
+        resumable("-m minbert.pretraining", run.folder, run.is_resumed),
         terminal.session("importing PyTorch"),
     ):
         if not is_finished:

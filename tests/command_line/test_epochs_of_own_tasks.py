@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
 from command_line.parser import parse
@@ -38,9 +40,10 @@ def test_small_tables_have_more_epochs(num_rows, epochs):
 )
 def test_what_the_user_says_wins_and_is_said_again(flags, epochs):
     """The command that repeats the run gives the same number of epochs."""
-    rows = {"tickets": 640, "sst": 640, "para": 640, "sts": 640}
-    options = settle_epochs(parse(flags)[0], rows)
+    table = SimpleNamespace(examples=range(640))
+    tables = {name: {"train": table} for name in ("tickets", "sst", "para", "sts")}
+    options = settle_epochs(parse(flags)[0], tables)
     assert options.multitask.fine_tuning.epochs == epochs
     words = split_command(command_of(options))[2:]
-    again = settle_epochs(parse(words)[0], rows)
+    again = settle_epochs(parse(words)[0], tables)
     assert again.multitask.fine_tuning.epochs == epochs

@@ -400,7 +400,7 @@ def test_an_error_that_a_library_makes_of_ctrl_c_is_not_believed(program, tmp_pa
 
     @exit_code("x")
     def main(arguments=None):
-        with resumable("y.py", tmp_path):
+        with resumable("y.py", tmp_path, is_resumed=True):
             try:
                 signal.raise_signal(signal.SIGINT)
             except KeyboardInterrupt:
@@ -530,7 +530,7 @@ def test_a_stopped_run_says_how_it_goes_on(tmp_path, is_begun, advice):
     """Whatever stopped it: the loop, a second Ctrl-C while it saves, or one outside of it."""
     if is_begun:
         (tmp_path / "options.json").touch()
-    with pytest.raises(KeyboardInterrupt) as caught, resumable("-m x.y", tmp_path):
+    with pytest.raises(KeyboardInterrupt) as caught, resumable("-m x.y", tmp_path, True):
         raise KeyboardInterrupt
     assert caught.value.args == (advice.format(this_python(), tmp_path),)
 
