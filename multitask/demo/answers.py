@@ -168,7 +168,7 @@ class Demo:
         found = []
         for place in places.tolist():
             neighbour = rows.examples[place]
-            label = known.label_text(neighbour.label)
+            label = known.label_text(neighbour.answer)
             found.append([f"{cosines[place]:.3f}", label, *neighbour.texts])
         return {"rows": found, "notes": rows.notes}
 

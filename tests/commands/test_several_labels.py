@@ -21,6 +21,7 @@ from data.task_tables import read_splits, resolve_task
 from minbert.commands.options import from_flat
 from multitask import Predictor, compare
 from multitask import predict as predict_command
+from multitask.demo.answers import Demo
 from multitask.ensemble import __main__ as ensemble
 from multitask.errors import __main__ as errors
 from multitask.export import __main__ as export
@@ -249,3 +250,14 @@ def test_an_onnx_folder_gives_the_same_labels(runs, tmp_path):
     ours, theirs = Predictor(runs[0]), OnnxPredictor(out)
     assert theirs.predict(texts).tolist() == ours.predict(texts).tolist()
     assert theirs.predict_proba(texts) == pytest.approx(ours.predict_proba(texts), abs=1e-5)
+
+
+def test_the_page_of_the_demo_shows_all_labels_of_a_row(runs):
+    demo = Demo(runs[0])
+    (example, *_) = demo.open_training_rows(demo.record.tasks["tickets"]).examples
+    names = [name for name, word in WORDS.items() if word in example.sentence_1.split()]
+    _, label, text = demo.nearest("tickets", example.texts)["rows"][0]
+    assert (label, text) == ("|".join(names) or "|", example.sentence_1)
+    classes = demo.answer("tickets", example.texts)["classes"]
+    (expected,) = Predictor(runs[0]).predict_proba([example.sentence_1])
+    assert [share for _, share in classes] == pytest.approx(expected.tolist())
