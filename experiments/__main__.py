@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from command_line.course_flags import translate
+from experiments import papers
 from experiments.checks import check_same, check_series, find_doubts
 from experiments.comparable import check_fits, check_new
 from experiments.controls import METHODS, check_flags, check_methods
@@ -208,7 +209,13 @@ def describe_failure(folder: Path, code: int) -> str:
 
 @exit_code(PROGRAM, "Stopped. The same command goes on from here.")
 def main(argv: Sequence[str] | None = None) -> int:
-    """Exit code 0 when all runs are finished, else that of the run that failed."""
+    """Exit code 0 when all runs are finished, else that of the run that failed.
+
+    The rows of the three papers have a command of their own, which takes over here.
+    """
+    words = sys.argv[1:] if argv is None else argv
+    if papers.is_for_papers(words):
+        return papers.main(words)
     request = parse(argv)
     check_series(request.series)
     path = table_path(request.series)

@@ -39,6 +39,7 @@ COMMANDS = {
     "course-ensembles": "python -m tools.tables.ensembles DIR --title TITLE",
     "default-job": "python -m tools.benchmarks.default_job --record",
     "kill-resume": "python -m tools.benchmarks.kill_resume --record",
+    "papers": "python -m experiments.papers NAME... --model MODEL --sets FILE... --record",
     "readable": "python -m tools.benchmarks.readable --data-dir DIR --out FILE --record",
     "real-sentences": "python -m tools.benchmarks.real_sentences RUN --course DIR --record",
     "reports": "python -m tools.tables.reports rob gen --data-dir DIR --nli FILE",

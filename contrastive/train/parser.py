@@ -93,16 +93,20 @@ def parse(argv: Sequence[str] | None = None) -> Run:
             )
         return load(begun.resume)
 
-    values = vars(build_parser().parse_args(argv))
-    values.pop(PLUGIN, None)
-    options = from_flat(TrainOptions, with_long_names(values))
-    folder = options.stage.out
-    if not is_free(folder):
+    run = new_run(argv)
+    if not is_free(run.folder):
         raise ValueError(
-            f"--out {folder} exists. Pass --resume {in_shell(folder)} to continue the run in it, "
-            "or another folder."
+            f"--out {run.folder} exists. Pass --resume {in_shell(run.folder)} to continue the run "
+            "in it, or another folder."
         )
-    return Run(options, plugins.paths_in(begun.plugin), is_resumed=False)
+    return run
+
+
+def new_run(argv: Sequence[str] | None) -> Run:
+    """The run of a command line without --resume. Whether its folder is free is not checked."""
+    values = vars(build_parser().parse_args(argv))
+    paths = plugins.paths_in(values.pop(PLUGIN, ()))
+    return Run(from_flat(TrainOptions, with_long_names(values)), paths, is_resumed=False)
 
 
 def build_parser() -> Parser:

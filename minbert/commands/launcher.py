@@ -45,6 +45,7 @@ COMMANDS = (
     Command("experiments", "experiments", "Run recipes over several seeds and compare them."),
     Command("labels", "experiments.labels", "Calibrate, cross-validate, find wrong labels."),
     Command("track", "experiments.track", "Put a run into trackio or wandb."),
+    Command("papers", "experiments.papers", "Repeat rows of the three papers over seeds."),
     Command("reproduce", "experiments.reproduce", "Train a run again, and compare."),
     Command("part1", "course.part1", "Train part 1 of the course, and write its eight files."),
     Command("leaderboard", "course.predict", "Predict other data as leaderboard files."),

@@ -37,6 +37,7 @@ LIGHT = (
     "contrastive.quality",
     "contrastive.train",
     "experiments",
+    "experiments.papers",
     "experiments.reproduce",
     "multitask.check",
     "multitask.compare",

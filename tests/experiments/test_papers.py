@@ -1,0 +1,159 @@
+"""experiments/papers.py: rows of the papers as command lines, and a series on a tiny model."""
+
+import json
+import statistics
+
+import pytest
+
+from contrastive.quality.__main__ import main as quality
+from contrastive.train.__main__ import main as train
+from contrastive.train.parser import new_run
+from experiments import papers
+from experiments.__main__ import main as experiments
+from experiments.paper_recipes import AVERAGE, RECIPES, find_recipe, paper_name
+from tests.toy_sets import write_sts_file
+
+
+@pytest.mark.parametrize("name", [name for name, recipe in RECIPES.items() if recipe.method])
+def test_every_recipe_is_a_command_line(name, sample_data, tmp_path):
+    """Its flags exist, and none of them is without an effect."""
+    text = tmp_path / "text.txt"
+    text.write_text("a dog\n", encoding="utf-8")
+    words = RECIPES[name].words(sample_data, (str(text),))
+    options = new_run([*words, "--out", str(tmp_path / "run")]).options
+    assert options.stage.method == RECIPES[name].method
+
+
+def test_published_figures_are_shares():
+    """And an average is that of its sets, where all of them are printed."""
+    for name, recipe in RECIPES.items():
+        assert all(0 < figure < 1 for figure in recipe.published.values()), name
+        single = [recipe.published[key] for key in recipe.sets if key in recipe.published]
+        if len(single) == len(recipe.sets) > 0:
+            average = recipe.published[AVERAGE]
+            assert average == pytest.approx(statistics.fmean(single), abs=2e-4), name
+
+
+@pytest.mark.parametrize(
+    ("file", "name"),
+    [
+        ("STS12_test", "STS12"),
+        ("STS16_test", "STS16"),
+        ("SICK_test", "SICK-R"),
+        ("sts-b_test", "STS-B"),
+        ("SICK_train", "SICK_train"),
+        ("sts-dev", "sts-dev"),
+    ],
+)
+def test_only_test_files_stand_beside_published_figures(file, name):
+    assert paper_name(file) == name
+
+
+def test_an_average_is_published_only_over_the_same_sets():
+    recipe = RECIPES["sg-table-1-sg-opt"]
+    assert papers.published_of(recipe, [*recipe.sets, AVERAGE])[AVERAGE] == 0.7462
+    published = papers.published_of(recipe, ["STS12", "STS13", AVERAGE])
+    assert published == {"STS12": 0.6684, "STS13": 0.8013}
+
+
+def test_the_rows_of_two_copies():
+    """The worse one is that with the lower average, although it is better on one set."""
+    scores = {
+        "first": {"a": 0.5, "b": 0.4, AVERAGE: 0.45},
+        "second": {"a": 0.3, "b": 0.5, AVERAGE: 0.4},
+    }
+    rows = papers.copies_in_order(scores)
+    assert rows["worse copy"]["a"] == 0.3
+    assert rows["better copy"]["a"] == 0.5
+    assert rows["mean of both"] == pytest.approx({"a": 0.4, "b": 0.45, AVERAGE: 0.425})
+    assert rows["difference"] == pytest.approx({"a": 0.2, "b": -0.1, AVERAGE: 0.05})
+
+
+def test_a_cell_has_the_interval_of_its_seeds():
+    """By hand: mean 2, deviation 1, t of two degrees 4.303: 4.303 / sqrt(3) = 2.484."""
+    assert papers.cell_of([1.0, 2.0, 3.0], 0.5) == "2.000 [-0.484, 4.484] (0.500)"
+    assert papers.cell_of([0.25], None) == "0.250"
+    assert papers.cell_of([], 0.5) == "-"
+
+
+@pytest.fixture
+def commands(monkeypatch, no_fsync):
+    """The processes of a series, run in this one; returns the list of their words."""
+    started = []
+    mains = {"contrastive.train": train, "contrastive.quality": quality}
+
+    def run_here(command, log):
+        log.parent.mkdir(parents=True, exist_ok=True)
+        log.write_text("its output\n", encoding="utf-8")
+        started.append(command[2:])
+        return mains[command[2]](command[3:])
+
+    monkeypatch.setattr("experiments.papers.run_process", run_here)
+    return started
+
+
+def test_a_series_is_trained_measured_and_not_repeated(
+    commands, tiny_model, sample_data, tmp_path, capsys
+):
+    sets = write_sts_file(tmp_path / "STS12_test.tsv", sample_data)
+    names = ["sg-table-1-mean", "bsc-one-way", "ct-table-4-random"]
+    words = [*names, "--model", tiny_model, "--sets", sets, "--text", "sts"]
+    words = [str(word) for word in (*words, "--data-dir", sample_data, "--out", tmp_path / "out")]
+    # A recipe's own --steps and --rows are replaced, because the last ones count.
+    flags = "--with=--steps 2 --rows 40 --batch-size 8 --device cpu --precision fp32"
+    assert experiments([*words, "--seeds", "0,1", flags]) == 0
+    trained = [command for command in commands if command[0] == "contrastive.train"]
+    assert len(trained) == 4, "two methods with two seeds"
+    assert len(commands) == 4 + 1 + 2 + 4, "one model as it is, two encoders, two pairs of copies"
+
+    path = tmp_path / "out" / "papers.md"
+    table = path.read_text(encoding="utf-8")
+    rows = {line.split("|")[1].strip(): line for line in table.splitlines() if "`" in line}
+    assert "(0.309)" in rows["`sg-table-1-mean`"], "the published figure"
+    assert "| 2 |" in rows["`bsc-one-way`"] and "[" in rows["`bsc-one-way`"]
+    assert {"`ct-table-4-random`, worse copy", "`ct-table-4-random`, difference"} <= set(rows)
+    measured = tmp_path / "out" / "measured" / "bsc-one-way-seed1" / "quality.json"
+    record = json.loads(measured.read_text(encoding="utf-8"))
+    score = record["sets"]["STS12_test"]["vectors"]["mean"]["all"]["spearman"]
+    assert f"{score:.4f}" in capsys.readouterr().out
+
+    # Nothing is done twice.
+    commands.clear()
+    assert experiments([*words, "--seeds", "0,1", flags]) == 0
+    assert not commands
+    assert path.read_text(encoding="utf-8") == table
+
+    # Other flags would make another row of the same name.
+    other = flags.replace("--steps 2", "--steps 3")
+    assert papers.main([*words, "--seeds", "0", other]) == 2
+    message = capsys.readouterr().err
+    assert "was trained with contrastive_steps 2, and this command asks for 3" in message
+    assert not commands
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["sg-table-1-sgopt", "--sets", "a"], "Did you mean sg-table-1-sg-opt?"),
+        (["sg-table-1-sg"], "there is nothing to measure on"),
+        (["ct-table-1", "--sets", "a"], "is trained on text of your choice"),
+        (["sg-table-1-sg", "--text", "a", "--sets", "a"], "--text has no effect"),
+        (["sg-table-1-wk", "--ranking", "a"], "that only --sets measures"),
+        (["sg-table-1-sg", "--sets", "a", "--with=--stps 3"], "unknown flag --stps"),
+        ([], "NAME is missing"),
+    ],
+)
+def test_what_is_refused(words, message, capsys, commands):
+    try:
+        code = papers.main(words)
+    except SystemExit as error:
+        code = error.code
+    assert code == 2
+    assert message in capsys.readouterr().err
+    assert not commands
+
+
+def test_a_recipe_is_found_by_its_name():
+    assert find_recipe("bsc-symmetric").method == "bsc"
+    assert papers.is_for_papers(["bsc-symmetric", "--seeds", "0"])
+    assert not papers.is_for_papers(["rob-5"]) and not papers.is_for_papers([])
