@@ -73,11 +73,11 @@ def run(options: Options, folder: Path, is_resumed: bool) -> None:
         return
     setup = prepare(options, folder, is_resumed)  # device, precision, rows, encoder, tokenizer
     stages = plan_pretraining(setup)  # --pretrain; what is already trained is reused
-    tasks = plan_tasks(setup)  # all tasks together; before and after that what is asked for
+    tasks = plan_tasks(setup)  # the plans that the options ask for, each with its jobs
     cost = estimate(setup, stages, tasks)  # printed before any work begins
     begin_run(setup, cost)  # options.json exists from here on, so the run can be resumed
     outcome = train(setup, stages, tasks)  # stages before, after or together with the tasks
-    write_results(setup, cost, outcome)  # verified files, the model, run.json, the report
+    write_results(setup, cost, outcome)  # verified files, the model, the report, run.json
 
 
 def prepare(options: Options, folder: Path, is_resumed: bool) -> Setup:
@@ -116,7 +116,7 @@ def plan_pretraining(setup: Setup) -> Chain:
     start = setup.model.fingerprint
     candidates = encoders_beside(setup.folder)
     if options.contrastive.is_last:
-        # They start from what the tasks make of the encoder, which no other run has.
+        # The stages start from the encoder that the tasks leave, which no other run has.
         start = stage_fingerprint(start, options.flat(), ())
         candidates = []
     is_fusion = options.contrastive.is_fusion  # SimCSE is trained together with the tasks
@@ -162,7 +162,7 @@ def build_contrastive_stage(setup: Setup, name: str, place: Place) -> Stage:
 def plan_tasks(setup: Setup) -> TaskStage:
     """Step 3: the multitask stage as a list of plans, each with its jobs.
 
-    multitask/plan_registry.py lists the plans: heads first, all tasks, single tasks.
+    multitask/plan_registry.py lists the plans.
     """
     from multitask.model import MultitaskBert
     from multitask.plan import StageParts
@@ -225,7 +225,7 @@ def train(setup: Setup, stages: Chain, tasks: TaskStage) -> Outcome:
 
 
 def write_results(setup: Setup, costs: list[CostEstimate], outcome: Outcome) -> None:
-    """Step 7: write the files of predictions, the model, run.json and the report."""
+    """Step 7: write the files of predictions, the model, the report and run.json."""
     from multitask.results import TrainedRun, finish
 
     options = setup.options

@@ -11,8 +11,9 @@ Vectors may have any floating dtype. Scores are computed in float32, also under 
 float64 where all vectors are float64. A cosine in bfloat16 is wrong by about 0.002. Dividing by a
 temperature of 0.05 makes that 0.04.
 
-A new method of --pretrain that is a loss on pairs of vectors is a function here, a line of LOSSES
-in methods.py, and an entry of presets.py.
+A new method of --pretrain that is a loss on pairs of vectors is a function here, an adapter such as
+loss_of_mnr that calls it, a line for the adapter in LOSSES of methods.py, and an entry of
+presets.py.
 
 Every loss raises ValueError for a temperature that is not above 0, for vectors that do not belong
 together row by row, and for a word that is no choice.
@@ -125,7 +126,8 @@ def info_nce(
         similarity: "cos", or "dot" for the dot product.
         same_hard: (B, B) bool, the same for the hard negatives. Here the diagonal counts.
 
-    Returns a scalar, at least 0. Unrelated vectors give log B, with hard negatives log 2B.
+    Returns a scalar, at least 0. If all similarities are equal, it is log B, with hard
+    negatives log 2B.
 
     Other names of this loss: multiple negatives ranking with scale 1 / t, NT-Xent over rows only,
     in-batch softmax. Compare with `bsc`, which also runs over columns, and with
@@ -168,8 +170,8 @@ def multiple_negatives_ranking(
     anchors, positives: (B, H), row i of both a pair that belongs together. scale: above 0.
     same: as in `info_nce`.
 
-    Returns a scalar, at least 0. Unrelated vectors give log B. Compare with `bsc`, which also looks
-    from y to x.
+    Returns a scalar, at least 0. If all similarities are equal, it is log B. Compare with
+    `bsc`, which also looks from y to x.
     """
     check_same_shape(anchors, positives)
     check_positive("scale", scale)
@@ -191,9 +193,9 @@ def bsc(
 ) -> Tensor:
     """The batch-softmax contrastive loss (Chernyavskiy et al. 2022, [BSC] section 3).
 
-    S = A B^T / t. The term of pair i is -log softmax_j(S_ij)_i, over its row. With `symmetric` it
-    is the mean of that and of -log softmax_j(S_ji)_i, over its column. The loss is the sum of the
-    terms, divided by B.
+    S = A B^T / t. The term of pair i is -log( exp(S_ii) / sum_j exp(S_ij) ), over its row. With
+    `symmetric` it is the mean of that and of -log( exp(S_ii) / sum_j exp(S_ji) ), over its column.
+    The loss is the sum of the terms, divided by B.
 
     Arguments:
         first, second: (B, H), row i of both a pair.
@@ -207,8 +209,8 @@ def bsc(
         same: (B, B) bool, True where first i and second j are no negatives of each other. The
             diagonal does not matter.
 
-    Returns a scalar, at least 0. Unrelated vectors give log B. Compare with `info_nce`: rows only,
-    cosine, no labels. [BSC] also mixes it with `label_error`.
+    Returns a scalar, at least 0. If all similarities are equal, it is log B. Compare with
+    `info_nce`: rows only, by default cosine, no labels. [BSC] also mixes it with `label_error`.
     """
     check_same_shape(first, second)
     check_positive("temperature", temperature)
@@ -297,8 +299,9 @@ def contrastive_tension(
     first, second: (B, H), from two independent encoders without dropout. is_identical: (B,) bool.
     as_printed: take s(1 - z) as in the paper.
 
-    Returns a scalar, the mean over the pairs, at least 0. z = 0 gives log 2 = 0.693. The dot
-    product is not normalised, so z has no bound. Compare with `contrastive_tension_in_batch`.
+    Returns a scalar, the mean over the pairs, at least 0. z = 0 gives log 2 = 0.693, without
+    as_printed. The dot product is not normalised, so z has no bound. Compare with
+    `contrastive_tension_in_batch`.
     """
     check_same_shape(first, second)
     dtype = score_dtype(first, second)
@@ -321,7 +324,7 @@ def contrastive_tension_in_batch(
     first, second: (B, H), the same B sentences through two encoders, no two of them equal.
     scale: above 0; a number, or a scalar tensor that is trained.
 
-    Returns a scalar, at least 0. Unrelated vectors give log B.
+    Returns a scalar, at least 0. If all similarities are equal, it is log B.
     """
     check_same_shape(first, second)
     check_positive("scale", scale)
@@ -329,6 +332,9 @@ def contrastive_tension_in_batch(
 
 
 # --- self-guided: an encoder and its frozen copy --------------------------------------------------
+
+# T is the encoder that is trained, F its frozen copy. c_i is T's vector of sentence i, and h_ik is
+# the pooled state k of F.
 
 
 def nt_xent(first: Tensor, second: Tensor, temperature: float = 0.01) -> Tensor:
@@ -340,8 +346,9 @@ def nt_xent(first: Tensor, second: Tensor, temperature: float = 0.01) -> Tensor:
     first, second: (B, H), row i of both the same sentence, and all B sentences different.
     temperature: above 0.
 
-    Returns a scalar, the mean over the 2B anchors, at least 0. Unrelated vectors give log(2B - 1).
-    Compare with `info_nce`: one side as anchors, B candidates, no negatives within a side.
+    Returns a scalar, the mean over the 2B anchors, at least 0. If all similarities are equal, it is
+    log(2B - 1). Compare with `info_nce`: one side as anchors, B candidates, no negatives within a
+    side.
     """
     check_same_shape(first, second)
     check_positive("temperature", temperature)
@@ -365,8 +372,8 @@ def self_guided_opt1(cls: Tensor, hidden: Tensor, temperature: float = 0.01) -> 
     cls, hidden: (B, H), T's [CLS] and one pooled hidden state of F for B different sentences, both
     after the projection. temperature: above 0.
 
-    Returns a scalar, the mean over i, at least 0. Unrelated vectors give log(2B - 1). Compare with
-    `nt_xent`, in which the h_i are anchors, too.
+    Returns a scalar, the mean over i, at least 0. If all similarities are equal, it is log(2B - 1).
+    Compare with `nt_xent`, in which the h_i are anchors, too.
     """
     check_same_shape(cls, hidden)
     check_positive("temperature", temperature)
@@ -383,7 +390,7 @@ def self_guided_opt2(cls: Tensor, hidden: Tensor, temperature: float = 0.01) -> 
     The term of sentence i is -log( phi(c_i, h_i) / sum_j phi(c_i, h_j) ): opt1 without the other
     c_j as negatives. This is `info_nce` between [CLS] and hidden states.
 
-    Arguments as of `self_guided_opt1`. Unrelated vectors give log B.
+    Arguments as of `self_guided_opt1`. If all similarities are equal, it is log B.
     """
     return info_nce(cls, hidden, temperature)
 
@@ -395,10 +402,11 @@ def self_guided_opt3(cls: Tensor, hidden: Tensor, temperature: float = 0.01) -> 
     -log( phi(c_i, h_ik) / (phi(c_i, h_ik) + sum_{m != i} sum_n phi(c_i, h_mn)) ).
     The other states of sentence i itself are neither positives nor negatives of this term.
 
-    cls: (B, H). hidden: (B, K, H), K = L + 1 states. Both after the projection, of B different
-    sentences. temperature: above 0.
+    cls: (B, H). hidden: (B, K, H), K of F's hidden states, by default all L + 1 of its L layers.
+    Both after the projection, of B different sentences. temperature: above 0.
 
-    Returns a scalar, the mean over i and k, at least 0. Unrelated vectors give log(1 + (B - 1) K).
+    Returns a scalar, the mean over i and k, at least 0. If all similarities are equal, it is
+    log(1 + (B - 1) K).
     With K = 1 it is `self_guided_opt2`.
     """
     check_same_shape(cls, hidden[:, 0])

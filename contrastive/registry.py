@@ -136,6 +136,7 @@ METHODS: Registry[MethodEntry] = Registry("contrastive method", MethodEntry)
 def register_method(name: str, entry: MethodEntry) -> None:
     """Add a contrastive method to --pretrain, from a file that is given to --plugin.
 
+        import torch
         from torch.nn import functional as F
 
         from contrastive import MethodEntry, Settings, register_method
@@ -144,7 +145,7 @@ def register_method(name: str, entry: MethodEntry) -> None:
         def rows_and_columns(vectors, method_options):
             # Each anchor must find its positive, and each positive its anchor.
             logits = similarities(vectors.anchors, vectors.positives) / vectors.temperature
-            targets = torch.arange(len(logits))
+            targets = torch.arange(len(logits), device=logits.device)
             return (F.cross_entropy(logits, targets) + F.cross_entropy(logits.T, targets)) / 2
 
         register_method(

@@ -34,7 +34,8 @@ def attention(
     mask_bias: broadcastable to (B, N, T, T), added to the scores. It is 0 where a token may be
         attended to, and a very large negative number where not. None masks nothing.
     dropout_probability: in [0, 1). training: whether to drop at all.
-    is_fused: whether torch's kernel computes it, with dropout masks of its own.
+    is_fused: whether torch's kernel computes it, with dropout masks of its own. It does only while
+        `fast.is_on()`.
     Returns (B, N, T, D).
     """
     # The kernel never stores the (T, T) scores. That saves time on a GPU. On a CPU its backward
@@ -59,10 +60,11 @@ def attention(
     if mask_bias is not None:
         scores = scores + mask_bias
 
-    # torch sums rows of bfloat16 in float32, and under autocast returns float32.
+    # softmax may return float32. The product below needs the dtype of value.
     probabilities = scores.softmax(dim=-1).to(value.dtype)  # (B, N, T, T)
 
-    # A dropped link is not attended to at all. A row then no longer sums to 1.
+    # Dropout sets single probabilities to 0 and enlarges the others. A row then sums to 1 only on
+    # average.
     probabilities = dropout(probabilities, dropout_probability, training)
     return probabilities @ value  # (B, N, T, D)
 

@@ -37,7 +37,8 @@ class AdamW(Optimizer):
     params: parameters, or groups (dicts) of them. A parameter whose grad is None stays as it is.
     lr: the learning rate, 0 or more. betas: b1 and b2, each in [0, 1). eps: 0 or more.
     weight_decay: 0 or more. correct_bias: whether to correct the moments, which start at 0.
-    fused: whether `fast.adamw_update` makes the same update by torch's fused kernel.
+    fused: allow torch's fused kernel for the same update (`fast.adamw_update`). It is taken with
+        correct_bias, and only while no lesson file was edited.
     Raises ValueError for values out of range.
     """
 
@@ -83,7 +84,8 @@ class AdamW(Optimizer):
             for parameter in parameters:
                 self.prepare(parameter)
 
-            # torch's kernel reads memory once for the same update. docs/formulas.md has its gain.
+            # torch's kernel reads memory once for the same update, but for the rounding of a very
+            # small decay (fast.adamw_update). docs/formulas.md has its gain.
             if group["fused"] and group["correct_bias"] and fast.is_on():
                 fast.adamw_update(self, parameters, group)
             else:
@@ -115,7 +117,7 @@ class AdamW(Optimizer):
         beta_1, beta_2 = group["betas"]
         learning_rate = group["lr"]
 
-        # m = b1 m + (1 - b1) g
+        # m = b1 m + (1 - b1) g, which is m + (1 - b1) (g - m)
         m.lerp_(gradient, 1 - beta_1)
 
         # v = b2 v + (1 - b2) g^2
@@ -144,9 +146,9 @@ def parameter_groups(
 ) -> list[dict[str, Any]]:
     """Sort the parameters of a model into groups for AdamW.
 
-    Matrices and embeddings get `weight_decay`. Biases and LayerNorm, which have one dimension, get
-    none. The released code of Devlin et al. 2019 does the same. Only parameters that require a
-    gradient are listed.
+    Matrices and embeddings get `weight_decay`. Biases and LayerNorm, which have one dimension, and
+    scalars get none. The released code of Devlin et al. 2019 does the same. Only parameters that
+    require a gradient are listed.
 
     learning_rate_of: from a parameter's name to its learning rate. There are then two groups for
     each learning rate. None leaves the learning rate to the optimizer.

@@ -1,11 +1,7 @@
 """What a training method must be that needs jobs of its own: a plan.
 
 The multitask stage of a run is a list of plans. Each one trains its jobs, and hands the models on
-to the next one. plan_registry.py lists the plans:
-
-    heads_first.py   the heads alone, on a frozen encoder
-    soup.py          all tasks together, once, or several times for a mean of the models
-    single_tasks.py  each task alone, from a copy of the model
+to the next one. plan_registry.py lists the plans.
 
 Fusion training is no plan. It adds a loss to the jobs: `StageParts.companion`.
 """

@@ -105,7 +105,7 @@ class Results:
 
 
 def finish(run: TrainedRun) -> None:
-    """Write the files of predictions, the model, run.json and the report; print the scores."""
+    """Write the files of predictions, the model, the report and run.json; print the scores."""
     terminal.title("Results", "predicting dev and test")
     results = write_results(run)
     print_tables(run, results)

@@ -9,6 +9,8 @@ weights w on the original ones. Its dot product with g_j is then G[j] . w, and i
 w . G w. Each method therefore computes K weights: pcgrad_weights(gramian) is the method, which the
 training loop calls. pcgrad(gradients) adds up a matrix of gradients with these weights.
 
+A run passes --surgery-reduction, by default sum. [ROB] is a report of Stanford's course CS224N.
+
 Legend: K tasks of a step, P parameters, G the Gramian with G[i, j] = g_i . g_j.
 """
 
@@ -90,7 +92,8 @@ def pcgrad(
     averaged ([ROB] section 4).
 
     gradients: (K, P), K >= 1, one floating dtype, finite. They are not changed. generator: on the
-    CPU; the orders are drawn from it, or from torch's global one. Two tasks have only one order.
+    CPU; the orders are drawn from it, or from torch's global one. With two tasks the order makes
+    no difference.
 
     Returns (P,) of the same dtype: the plain sum for orthogonal tasks, 0 for two opposite ones of
     equal length. Raises ValueError for a reduction other than sum and mean. Compare with gradvac,
@@ -105,8 +108,8 @@ def pcgrad_weights(
 ) -> Tensor:
     """Compute the weights with which `pcgrad` adds up the original gradients.
 
-    Row i of the weights begins one-hot. Where G[j] . w_i is below 0, w_ij loses
-    (G[j] . w_i) / G[j, j].
+    Row i of the weights begins one-hot. Where G[j] . w_i is below 0,
+    w_ij <- w_ij - (G[j] . w_i) / G[j, j].
 
     gramian: (K, K), float64 or float32. Returns (K,) of the same dtype, such that
     weights @ gradients is pcgrad(gradients). generator and errors: as there.
@@ -116,8 +119,8 @@ def pcgrad_weights(
     weights = torch.eye(num_tasks, dtype=gramian.dtype, device=gramian.device)  # (K, K)
     for i in range(num_tasks):
         for j in torch.randperm(num_tasks, generator=generator).tolist():
-            product = gramian[j] @ weights[i]
-            squared_norm = gramian[j, j]
+            product = gramian[j] @ weights[i]  # g . g_j
+            squared_norm = gramian[j, j]  # |g_j|^2
             # A square may be too small for its dtype. It is then 0, and g_j is passed over.
             if j != i and product < 0 < squared_norm:
                 weights[i, j] -= product / squared_norm
@@ -249,6 +252,7 @@ def cagrad_weights(gramian: Tensor, radius: float = 0.5, reduction: Reduction = 
     weights = even
     if mixture_length > SMALLEST_LENGTH * gramian.trace().sqrt():
         weights = even + radius * mean_length / mixture_length * mixture
+    # K equal rows, so that the sum is K times as long as the mean.
     return reduce(weights.expand(num_tasks, -1), reduction)
 
 
@@ -326,12 +330,14 @@ def upgrad_weights(gramian: Tensor, reduction: Reduction = "mean") -> Tensor:
     lengths = gramian.diagonal().sqrt()  # (K,)
     divisors = torch.where(lengths > 0, lengths, torch.ones_like(lengths))
     cosines = gramian / torch.outer(divisors, divisors)  # (K, K)
-    # Short vectors with the same dot products as the gradients: the columns of a root of `cosines`.
+    # Vectors of only K numbers with the same cosines as the gradients: the columns of a root.
     values, vectors = torch.linalg.eigh(cosines)
     root = (values.clamp(min=0).sqrt()[:, None] * vectors.T).numpy()  # (K, K)
 
     weights = torch.eye(len(gramian), dtype=torch.float64)  # (K, K)
     for i in range(len(gramian)):
+        # The u >= 0 with the smallest |root u + root_i|.
         added, _ = nnls(root, -root[:, i])
+        # Back to the true lengths: p_i = g_i + sum_j u_j |g_i| / |g_j| g_j.
         weights[i] += torch.from_numpy(added) * divisors[i] / divisors
     return reduce(weights, reduction)

@@ -178,7 +178,7 @@ sentences = [
     sentence,
     "I was bored from the first minute to the last.",
     "It is a film about a dog.",
-    "Not bad at all!",
+    "It was not bad.",
 ]
 rows = EncodedExamples([Example("1", text, None, None) for text in sentences], tokenizer)
 with torch.no_grad():
@@ -199,7 +199,7 @@ assert names[answers[2].argmax()] == names[answers[3].argmax()] == "somewhat pos
 #
 # <details><summary>Answer</summary>
 #
-# "Not bad at all!" is right: *somewhat positive*. A list of good and bad words would not say that.
+# "It was not bad." is right: *somewhat positive*. A list of good and bad words would not say that.
 # In the encoder, "bad" can attend to "not". "It is a film about a dog." holds no opinion, so
 # *neutral* would be right. The model learned from reviews, and most of those have an opinion.
 #

@@ -39,9 +39,9 @@ def test_the_answer_and_the_attention_of_a_sentence(capsys):
     printed = capsys.readouterr().out
     probability = Predictor().predict_proba([NO_CHARM], task="sst")[0, 1]
     assert f"sst: somewhat negative    {probability:.2f}" in printed
-    assert "sst: somewhat positive    0.01        0.67" in printed
+    assert "sst: somewhat positive    0.00        0.85" in printed
     layer = printed[printed.index("Attention of layer 1") :]
-    assert next(line for line in layer.splitlines() if line.startswith("charm")).count("no 0.98")
+    assert next(line for line in layer.splitlines() if line.startswith("charm")).count("no 1.00")
     assert "layer 0 attention      minbert/attention.py:" in printed
 
 
