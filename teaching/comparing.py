@@ -233,5 +233,8 @@ def compare(folder: Path, weights: Path, row: Mapping[str, Tensor]) -> str:
     if other.error:
         lines.append(f"It stopped: {other.error}")
     if difference is None and not other.changed and not other.error:
-        lines.append("equal: no tensor differs")
+        if num_seen:
+            lines.append("equal: no tensor differs")
+        else:
+            lines.append("nothing was compared: the other code passes none of these stations")
     return "\n".join(lines)

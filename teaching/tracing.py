@@ -150,9 +150,11 @@ def answer_rows(model: MultitaskBert, task: str, batch: Batch) -> dict[str, str]
         output = model(task, batch).float().numpy()
     if spec.is_regression:
         return {task: f"{float(output[0]):.2f}"}
-    votes = votes_by_class(probabilities(output))[0]
-    names = [f"{task}: {name}" for name in spec.label_names]
-    return dict(zip(names, [f"{vote:.2f}" for vote in votes], strict=True))
+    votes = votes_by_class(probabilities(output, spec.is_multilabel))[0]
+    rows = {}
+    for name, vote in zip(spec.label_names, votes, strict=True):
+        rows[f"{task}: {name}"] = f"{vote:.2f}"
+    return rows
 
 
 def prediction_section(tasks: Mapping[str, MultitaskBert], batches: dict[str, Batch]) -> Section:

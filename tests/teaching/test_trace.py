@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import cache
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -11,7 +12,7 @@ import torch
 from minbert import BertModel, BertTokenizer, hub
 from minbert.reporting.pages import Section
 from multitask.predictor import Predictor
-from teaching import handout, tracing
+from teaching import comparing, handout, tracing
 from teaching.comparing import first_difference, probe_of
 from teaching.grafting import graft, module_of
 from teaching.options import TraceOptions
@@ -149,6 +150,26 @@ def test_transformers_is_equal(capsys):
     pytest.importorskip("transformers")
     assert main(["no charm", "--against", str(hub.resolve("minbert-mini"))]) == 0
     assert "equal: no tensor differs" in capsys.readouterr().out
+
+
+def test_other_code_that_passes_no_station_is_not_called_equal(capsys, monkeypatch):
+    monkeypatch.setattr(comparing, "run_other", lambda *_: comparing.OtherRun({}, [], ""))
+    assert main(["no charm", "--against", str(ROOT)]) == 0
+    printed = capsys.readouterr().out
+    assert "nothing was compared" in printed and "equal" not in printed
+
+
+def test_each_of_several_labels_has_a_probability_of_its_own():
+    class Model:
+        def __init__(self) -> None:
+            task = SimpleNamespace(is_regression=False, is_multilabel=True, label_names=["a", "b"])
+            self.tasks = {"topics": task}
+
+        def __call__(self, task, batch):
+            return torch.tensor([[0.0, 100.0]])
+
+    rows = tracing.answer_rows(Model(), "topics", None)
+    assert rows == {"topics: a": "0.50", "topics: b": "1.00"}
 
 
 def test_nan_and_shapes_are_differences():
