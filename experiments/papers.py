@@ -12,6 +12,7 @@ It writes this table to OUT/papers.md.
 
 from __future__ import annotations
 
+import itertools
 import json
 import shlex
 import statistics
@@ -23,6 +24,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from contrastive.train.parser import new_run
+from data.options import SAMPLE
 from experiments.paper_recipes import (
     AVERAGE,
     RECIPES,
@@ -30,6 +32,8 @@ from experiments.paper_recipes import (
     find_recipe,
     paper_name,
 )
+from experiments.recipes import COMPARISONS
+from experiments.recipes import RECIPES as RECIPES_OF_TASKS
 from experiments.records import RECORDS, add_records, without_folders
 from experiments.series import parse_seeds, run_process
 from experiments.tables import format_head, format_row
@@ -50,6 +54,7 @@ COPIES = ("first", "second")
 # The kinds of sentence vectors that are a pooling of contrastive.quality.
 POOLINGS = {"[CLS]": "cls", "mean": "mean"}
 TABLE_START = "| recipe |"
+WEIGHTS_SUFFIXES = (".safetensors", ".bin")
 ABOUT_TABLE = (
     "Each number is the mean over the seeds with its interval. In round brackets: the "
     "published figure. STS sets have Spearman's correlation over all rows."
@@ -75,7 +80,7 @@ class PapersOptions(CommandOptions):
     text: tuple[str, ...] = argument(
         (), "the text of recipes that need one: files, as in contrastive.train", "TEXT..."
     )
-    data_dir: Path = argument(Path("data/sample"), "folder of the course's files", "DIR")
+    data_dir: Path = argument(Path(SAMPLE), "folder of the course's files", "DIR")
     out: Path = argument(Path("runs/papers"), "folder of all runs", "DIR")
     with_: str = argument(
         "",
@@ -121,12 +126,13 @@ class PapersOptions(CommandOptions):
             raise ValueError("NAME is missing; --list shows all recipes.")
         if len(set(self.names)) < len(self.names):
             raise ValueError("a recipe is given twice, and would count twice. Name each one once.")
+        for name in self.names:
+            if name in RECIPES_OF_TASKS or name in COMPARISONS:
+                raise ValueError(
+                    f"{name} is a recipe of run_multitask.py. Give it in a command of its own."
+                )
         recipes = self.recipes
-        if not self.quality_flags():
-            raise ValueError(
-                "there is nothing to measure on; pass --sets FILE..., --pairs FILE..., --ranking "
-                "FILE... or --senteval DIR."
-            )
+        self.check_measured()
         needing = [name for name, recipe in recipes.items() if recipe.needs_text]
         if needing and not self.text:
             raise ValueError(
@@ -135,8 +141,20 @@ class PapersOptions(CommandOptions):
             )
         if self.text and not needing:
             raise ValueError("--text has no effect: these recipes name their text. Drop it.")
+
+    def check_measured(self) -> None:
+        """Raise ValueError where the encoders cannot be measured on these files."""
+        if not self.quality_flags():
+            raise ValueError(
+                "there is nothing to measure on; pass --sets FILE..., --pairs FILE..., --ranking "
+                "FILE... or --senteval DIR."
+            )
+        if self.sets and self.senteval is not None:
+            raise ValueError(
+                "--sets and --senteval have averages of their own. Measure them in two commands."
+            )
         others = [*self.pairs, *self.ranking, *([self.senteval] if self.senteval else [])]
-        for name, recipe in recipes.items():
+        for name, recipe in self.recipes.items():
             if recipe.vector and recipe.vector not in POOLINGS and (others or not self.sets):
                 raise ValueError(
                     f"{name} is a kind of sentence vector that only --sets measures. Measure it in "
@@ -214,7 +232,12 @@ def measure(job: Job, copy: str, model: str, options: PapersOptions) -> dict[str
     elif vector:
         words.append("--baselines")
     files = {str(path): digest_of_file(path) for path in options.measured_files()}
-    request = {"words": words, "files": files}
+    # An encoder that was trained again has the same path.
+    weights = {}
+    for file in sorted(Path(model).glob("*")):
+        if file.suffix in WEIGHTS_SUFFIXES:
+            weights[file.name] = digest_of_file(file)
+    request = {"words": words, "files": files, "weights": weights}
     path = folder / "request.json"
     if not path.is_file() or read_json(path) != request:
         command = [sys.executable, "-m", "contrastive.quality", *words, "--out", str(folder)]
@@ -315,8 +338,8 @@ class Results:
 def published_of(recipe: PaperRecipe, measured: Sequence[str]) -> dict[str, float]:
     """The published figures of what was measured. An average counts only over the same sets."""
     published = {name: recipe.published[name] for name in measured if name in recipe.published}
-    own = {name for name in measured if name != AVERAGE and " " not in name}
-    if own != set(recipe.sets):
+    averaged = {name for name in measured if name != AVERAGE and " " not in name}
+    if averaged != set(recipe.sets):
         published.pop(AVERAGE, None)
     return published
 
@@ -386,8 +409,13 @@ def run_series(options: PapersOptions) -> None:
 
 
 def is_for_papers(words: Sequence[str]) -> bool:
-    """Whether a command line of `python -m experiments` begins with a recipe of a paper."""
-    return bool(words) and words[0] in RECIPES
+    """Whether a command line of `python -m experiments` names a recipe of a paper."""
+    for before, word in itertools.pairwise(["", *words]):
+        # --record has no value there.
+        is_value = before.startswith("--") and "=" not in before and before != "--record"
+        if word in RECIPES and not is_value:
+            return True
+    return False
 
 
 @exit_code(PROGRAM, "Stopped. The same command goes on from here.")

@@ -4,6 +4,7 @@ import json
 import statistics
 
 import pytest
+from safetensors.torch import load_file, save_file
 
 from contrastive.quality.__main__ import main as quality
 from contrastive.train.__main__ import main as train
@@ -123,6 +124,16 @@ def test_a_series_is_trained_measured_and_not_repeated(
     assert not commands
     assert path.read_text(encoding="utf-8") == table
 
+    # An encoder that was trained again is measured again, and nothing else.
+    weights = next((tmp_path / "out" / "bsc-one-way-seed1" / "encoder").glob("*.safetensors"))
+    weights.with_name("SHA256SUMS").unlink()
+    tensors = load_file(weights)
+    name = min(tensors)
+    save_file(tensors | {name: tensors[name] + 1}, weights)
+    assert experiments([*words, "--seeds", "0,1", flags]) == 0
+    assert [command[0] for command in commands] == ["contrastive.quality"]
+    commands.clear()
+
     # Other flags would make another row of the same name.
     other = flags.replace("--steps 2", "--steps 3")
     assert papers.main([*words, "--seeds", "0", other]) == 2
@@ -140,6 +151,8 @@ def test_a_series_is_trained_measured_and_not_repeated(
         (["sg-table-1-sg", "--text", "a", "--sets", "a"], "--text has no effect"),
         (["sg-table-1-wk", "--ranking", "a"], "that only --sets measures"),
         (["sg-table-1-sg", "--sets", "a", "--with=--stps 3"], "unknown flag --stps"),
+        (["sg-table-1-sg", "--sets", "a", "--senteval", "b"], "have averages of their own"),
+        (["rob-5", "sg-table-1-sg", "--sets", "a"], "rob-5 is a recipe of run_multitask.py"),
         ([], "NAME is missing"),
     ],
 )
@@ -156,4 +169,7 @@ def test_what_is_refused(words, message, capsys, commands):
 def test_a_recipe_is_found_by_its_name():
     assert find_recipe("bsc-symmetric").method == "bsc"
     assert papers.is_for_papers(["bsc-symmetric", "--seeds", "0"])
+    assert papers.is_for_papers(["--seeds", "0", "bsc-symmetric"])
+    assert papers.is_for_papers(["rob-5", "bsc-symmetric"])
+    assert not papers.is_for_papers(["rob-5", "--out", "bsc-symmetric"])
     assert not papers.is_for_papers(["rob-5"]) and not papers.is_for_papers([])
