@@ -16,7 +16,7 @@ The files in reading order:
     results.py     What the finished runs of a series say, and how they were made.
     reproduction.py  A run trained again, and how its results compare.
     reproduce.py   Command: trains a run or a record again and says whether it comes out the same.
-    calibration.py  Probabilities that mean what they say, and thresholds with prices.
+    calibration.py  Probabilities that mean what they say, and thresholds with costs.
     track.py       Command: puts a finished run into trackio or wandb.
     label_questions.py  Calibration, cross-validation, and what more labels would bring.
     labels.py      Command: asks them of a finished run.

@@ -58,8 +58,8 @@ def calibrate(
         held_out[rest] = logits[rest] / fit_temperature(task, logits[train], labels[train])
     return Calibration(
         fit_temperature(task, logits, labels),
-        measure(task, logits, labels),
-        measure(task, held_out, labels),
+        quality_of(task, probabilities(logits, task.is_multilabel), labels),
+        quality_of(task, probabilities(held_out, task.is_multilabel), labels),
     )
 
 
@@ -72,16 +72,20 @@ def fit_temperature(task: Task, logits: np.ndarray, labels: np.ndarray) -> float
     from scipy.optimize import minimize_scalar
 
     def loss_at(logarithm: float) -> float:
-        return log_loss(task, logits / np.exp(logarithm), labels)
+        shares = probabilities(logits / np.exp(logarithm), task.is_multilabel)
+        return log_loss(task, shares, labels)
 
     # The log loss is convex in 1 / T, so it has one minimum.
     best = minimize_scalar(loss_at, bounds=(LOWEST, HIGHEST), method="bounded")
     return float(np.exp(best.x))
 
 
-def log_loss(task: Task, logits: np.ndarray, labels: np.ndarray) -> float:
-    """The mean of -log(probability of the label), over rows, or over rows and several labels."""
-    shares = probabilities(logits, task.is_multilabel)
+def log_loss(task: Task, shares: np.ndarray, labels: np.ndarray) -> float:
+    """The mean of -log(probability of the label), over rows, or over rows and several labels.
+
+    shares: probabilities (N, C), (N,) or (N, L). labels: (N,) or (N, L). Compare with
+    sklearn.metrics.log_loss.
+    """
     if task.kind == "classes":
         of_label = shares[np.arange(len(labels)), labels.astype(np.int64)]
     else:
@@ -89,16 +93,15 @@ def log_loss(task: Task, logits: np.ndarray, labels: np.ndarray) -> float:
     return float(-np.log(np.maximum(of_label, SMALLEST)).mean())
 
 
-def measure(task: Task, logits: np.ndarray, labels: np.ndarray) -> Quality:
-    """The log loss and the calibration error of the decisions that the model takes."""
-    shares = probabilities(logits, task.is_multilabel)
+def quality_of(task: Task, shares: np.ndarray, labels: np.ndarray) -> Quality:
+    """The log loss, and the calibration error of the decisions. Arguments as of log_loss."""
     if task.kind == "classes":
         confidence = shares.max(axis=1)
         is_right = shares.argmax(axis=1) == labels
     else:
         confidence = np.maximum(shares, 1 - shares).ravel()
         is_right = ((shares > 0.5) == (labels > 0.5)).ravel()
-    return Quality(log_loss(task, logits, labels), calibration_error(confidence, is_right))
+    return Quality(log_loss(task, shares, labels), calibration_error(confidence, is_right))
 
 
 def calibration_error(confidence: np.ndarray, is_right: np.ndarray) -> float:
@@ -118,7 +121,7 @@ def calibration_error(confidence: np.ndarray, is_right: np.ndarray) -> float:
 # --- thresholds -----------------------------------------------------------------------------------
 
 
-class Prices(NamedTuple):
+class Costs(NamedTuple):
     """What an error costs: a row with the label that is missed, and one that is named falsely."""
 
     missed: float
@@ -134,7 +137,7 @@ class Prices(NamedTuple):
         return self.false / (self.false + self.missed)
 
 
-def cost_at(threshold: float, shares: np.ndarray, labels: np.ndarray, prices: Prices) -> float:
+def cost_at(threshold: float, shares: np.ndarray, labels: np.ndarray, costs: Costs) -> float:
     """The mean cost of a row if the label is named from a threshold on.
 
     shares: the probability of the label, (N,). labels: (N,), 0 or 1.
@@ -142,7 +145,7 @@ def cost_at(threshold: float, shares: np.ndarray, labels: np.ndarray, prices: Pr
     is_named = shares > threshold
     num_missed = np.sum(~is_named & (labels > 0.5))
     num_false = np.sum(is_named & (labels <= 0.5))
-    return float(num_missed * prices.missed + num_false * prices.false) / len(labels)
+    return float(num_missed * costs.missed + num_false * costs.false) / len(labels)
 
 
 class Coverage(NamedTuple):
@@ -158,9 +161,9 @@ def coverages(confidence: np.ndarray, is_right: np.ndarray) -> list[Coverage]:
 
     A person then answers the other rows. confidence: (N,). is_right: (N,) of bool.
     """
-    found = []
+    kept = []
     for least in (0.0, 0.5, 0.7, 0.8, 0.9, 0.95):
         rows = confidence >= least
         if rows.any():
-            found.append(Coverage(least, float(rows.mean()), float(is_right[rows].mean())))
-    return found
+            kept.append(Coverage(least, float(rows.mean()), float(is_right[rows].mean())))
+    return kept

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from experiments.flags import is_different, normalise, parse_flags
+from experiments.flags import has_raised_epochs, is_different, normalise, parse_flags
 from experiments.records import default_options
 from experiments.run_files import read_json, read_record
 from experiments.series import Series
@@ -69,7 +69,8 @@ def check_recipe(run: BegunRun, recipe: str) -> None:
 
 def check_flags(run: BegunRun, flags: Sequence[str]) -> None:
     """Raise ValueError where a run has other options than the flags ask for."""
-    for name, text in parse_flags(flags).items():
+    asked = parse_flags(flags)
+    for name, text in asked.items():
         if name not in run.options:
             if name in default_options():
                 raise ValueError(
@@ -79,6 +80,8 @@ def check_flags(run: BegunRun, flags: Sequence[str]) -> None:
             raise ValueError(
                 f"--with has --{name}, which is no option of run_multitask.py. Correct the flag."
             )
+        if "least_steps" in asked and has_raised_epochs(run.options, name, text):
+            continue
         if is_different(run.options[name], text):
             raise ValueError(
                 f"{run.folder} has --{name} {run.options[name]}, and --with asks for {text}. It is "

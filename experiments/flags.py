@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from minbert.commands.plugins import paths_in
 
@@ -53,3 +54,14 @@ def is_different(stored: object, flag_value: str) -> bool:
             asked = list(paths)
         return list(map(normalise, stored)) != list(map(normalise, asked))
     return flag_value != "auto" and normalise(stored) != normalise(flag_value)
+
+
+def has_raised_epochs(stored: Mapping[str, Any], name: str, asked: object) -> bool:
+    """Return whether an option is epochs, of which --least_steps has added some to those asked for.
+
+    stored: the options of a run, which hold the epochs that it had.
+    """
+    least = normalise(asked)
+    if name != "epochs" or not stored.get("least_steps") or not isinstance(least, float):
+        return False
+    return bool(stored[name] >= least)

@@ -5,6 +5,7 @@ Legend: N rows, C classes, L labels, K folds or sizes, R resamples.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,19 +18,21 @@ from data.examples import Example
 from data.options import numbers_by_task
 from data.task_flags import parse_task, with_fold
 from experiments.calibration import (
-    Prices,
+    Costs,
     Quality,
     calibrate,
-    calibration_error,
     cost_at,
     coverages,
+    quality_of,
 )
+from experiments.flags import has_raised_epochs
 from experiments.records import split_command
 from experiments.run_files import read_json
 from experiments.series import command_of as command_to_finish
 from experiments.series import run_process
 from minbert.commands.options import AUTO, flat
 from minbert.commands.paths import in_shell
+from minbert.commands.plugins import flags_of_named
 from minbert.reporting import terminal
 from minbert.reporting.tables import aligned, score_table
 from multitask.baselines import tfidf_predictions, tfidf_probabilities
@@ -143,6 +146,9 @@ def check_same_options(folder: Path, values: Mapping[str, Any]) -> None:
     stored = read_json(path, "options")["options"]
     for name, value in values.items():
         expected = list(value) if isinstance(value, tuple) else value
+        # Fewer rows get more epochs, so those of the whole run are only the least ones.
+        if has_raised_epochs(stored, name, value):
+            continue
         if name not in FREE_OPTIONS and expected != AUTO and stored.get(name) != expected:
             raise ValueError(
                 f"{folder} holds a run with --{name} {stored.get(name)}, and not {expected}. Move "
@@ -181,10 +187,12 @@ def cross_validate(question: Question, num_folds: int, out: Path) -> None:
         parts.append(part)
         baselines = read_json(folder / "run.json")["baselines"]
         scores = {MODEL: run.scores[task.name]}
-        of_folds[f"fold {fold}"] = scores | {name: of[task.name] for name, of in baselines.items()}
+        for baseline, of_tasks in baselines.items():
+            scores[baseline] = of_tasks[task.name]
+        of_folds[f"fold {fold}"] = scores
 
     terminal.table(fold_table(task, of_folds))
-    examples = [example for part in parts for example in part.examples]
+    examples = list(itertools.chain.from_iterable(part.examples for part in parts))
     outputs = np.concatenate([part.outputs for part in parts])
     tfidf = np.concatenate([part.tfidf for part in parts])
     predictions = [task.decode(outputs), tfidf]
@@ -203,9 +211,13 @@ def fold_table(task: Task, of_folds: Mapping[str, Mapping[str, float]]) -> str:
     """The scores of each fold, then their mean and standard deviation."""
     columns = list(next(iter(of_folds.values())))
     rows: dict[str, Mapping[str, float | str]] = {**of_folds}
-    numbers = {column: [row[column] for row in of_folds.values()] for column in columns}
-    rows["mean"] = {column: float(np.mean(values)) for column, values in numbers.items()}
-    deviations = {column: float(np.std(values, ddof=1)) for column, values in numbers.items()}
+    means = {}
+    deviations = {}
+    for column in columns:
+        values = [row[column] for row in of_folds.values()]
+        means[column] = float(np.mean(values))
+        deviations[column] = float(np.std(values, ddof=1))
+    rows["mean"] = means
     rows["standard deviation"] = deviations
     heading = f"{task.title} {task.metric}"
     return score_table(heading, {column: column for column in columns}, rows)
@@ -314,8 +326,8 @@ def forecast(sizes: Sequence[int], scores: np.ndarray, target: int) -> np.ndarra
 # --- calibration ----------------------------------------------------------------------------------
 
 
-def describe_calibration(question: Question, prices: Prices) -> None:
-    """Print whether the probabilities of a run are right, and which threshold fits the prices.
+def describe_calibration(question: Question, costs: Costs) -> None:
+    """Print whether the probabilities of a run are right, and which threshold fits the costs.
 
     Raises ValueError for a task whose answer is a number, which has no probabilities.
     """
@@ -349,30 +361,17 @@ def describe_calibration(question: Question, prices: Prices) -> None:
     if task.kind == "classes":
         terminal.table(coverage_table(task, shares, others, labels))
     else:
-        terminal.table(cost_table(task, shares, others, labels, prices))
-        flags += f" --threshold {prices.threshold:.4g}"
+        terminal.table(cost_table(task, shares, others, labels, costs))
+        flags += f" --threshold {costs.threshold:.4g}"
     terminal.say(
         f"python -m multitask.predict {in_shell(question.record.folder)} --task {task.name} {flags}"
+        f"{flags_of_named()}"
     )
 
 
 def as_row(quality: Quality) -> dict[str, float | str]:
     """The numbers of one row of the table."""
     return {"log loss": quality.log_loss, "calibration error": quality.calibration_error}
-
-
-def quality_of(task: Task, shares: np.ndarray, labels: np.ndarray) -> Quality:
-    """The quality of probabilities that have no logits, such as those of TF-IDF."""
-    from sklearn.metrics import log_loss
-
-    confidence = shares.max(axis=1) if task.kind == "classes" else np.maximum(shares, 1 - shares)
-    if task.kind == "classes":
-        loss = log_loss(labels, shares, labels=np.arange(len(task.label_names)))
-        is_right = shares.argmax(axis=1) == labels
-    else:
-        loss = log_loss(labels.ravel(), shares.ravel(), labels=[0, 1])
-        is_right = (shares > 0.5) == (labels > 0.5)
-    return Quality(float(loss), calibration_error(confidence.ravel(), is_right.ravel()))
 
 
 def coverage_table(
@@ -390,22 +389,22 @@ def coverage_table(
 
 
 def cost_table(
-    task: Task, shares: np.ndarray, others: np.ndarray | None, labels: np.ndarray, prices: Prices
+    task: Task, shares: np.ndarray, others: np.ndarray | None, labels: np.ndarray, costs: Costs
 ) -> str:
     """What a row costs on average: with the usual threshold, with the right one, and without."""
-    best = prices.threshold
+    best = costs.threshold
     titles = ("label", "cost at 0.5", f"cost at {best:.3f}", f"{TFIDF} at {best:.3f}")
     rows: list[tuple[str, ...]] = [(*titles, "never named", "always named")]
     names = task.label_names if task.is_multilabel else task.label_names[1:]
     for number, name in enumerate(names):
         column = shares[:, number] if task.is_multilabel else shares
         gold = labels[:, number] if task.is_multilabel else labels
-        cells = [cost_at(0.5, column, gold, prices), cost_at(best, column, gold, prices)]
+        cells = [cost_at(0.5, column, gold, costs), cost_at(best, column, gold, costs)]
         if others is None:
             cells.append(np.nan)
         else:
             other = others[:, number] if task.is_multilabel else others
-            cells.append(cost_at(best, other, gold, prices))
-        cells += [cost_at(1.0, column, gold, prices), cost_at(-1.0, column, gold, prices)]
+            cells.append(cost_at(best, other, gold, costs))
+        cells += [cost_at(1.0, column, gold, costs), cost_at(-1.0, column, gold, costs)]
         rows.append((name, *(f"{cell:.4f}" for cell in cells)))
     return aligned(rows)

@@ -34,10 +34,10 @@ class LabelsOptions(CommandOptions):
         None, "train this number of times: each row is a dev row once", "K", low=2, high=100
     )
     curve: bool = argument(False, "train on 1/8, 1/4 and 1/2 of the training rows, too")
-    price_missed: float = argument(
+    cost_missed: float = argument(
         1.0, "what it costs if a label is not named that a row has", "X", low=0.001
     )
-    price_false: float = argument(
+    cost_false: float = argument(
         1.0, "what it costs if a label is named that a row has not", "X", low=0.001
     )
     out: Path = argument(
@@ -48,11 +48,10 @@ class LabelsOptions(CommandOptions):
     def check(self) -> None:
         if self.folds and self.curve:
             raise ValueError("--folds and --curve are two questions. Ask one after the other.")
-        has_price = (self.price_missed, self.price_false) != (1.0, 1.0)
-        if has_price and (self.folds or self.curve):
+        has_cost = (self.cost_missed, self.cost_false) != (1.0, 1.0)
+        if has_cost and (self.folds or self.curve):
             raise ValueError(
-                "--price-missed and --price-false have no effect with --folds and --curve. Drop "
-                "them."
+                "--cost-missed and --cost-false have no effect with --folds and --curve. Drop them."
             )
 
 
@@ -72,8 +71,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         elif options.curve:
             label_questions.draw_curve(question, options.out)
         else:
-            prices = label_questions.Prices(options.price_missed, options.price_false)
-            label_questions.describe_calibration(question, prices)
+            costs = label_questions.Costs(options.cost_missed, options.cost_false)
+            label_questions.describe_calibration(question, costs)
 
 
 if __name__ == "__main__":

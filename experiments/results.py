@@ -97,6 +97,10 @@ class Results:
                     if self.series.is_arm(of_pair):
                         free |= self.series.expected_options(of_pair).keys()
                 for run, control in zip(runs, self.runs[self.against], strict=True):
+                    # The epochs follow from --least_steps and the size of a batch. A run with
+                    # --epochs in its flags has no --least_steps.
+                    if run["options"].get("least_steps") or control["options"].get("least_steps"):
+                        free |= {"epochs", "least_steps"}
                     check_runs(run, control, names, free)
 
     def sections(self) -> list[Section]:

@@ -43,16 +43,16 @@ def find_suspicious(task: Task, votes: np.ndarray, labels: np.ndarray) -> list[S
     labels: (N,) or (N, L), the task's own. Raises ValueError as labels_of does.
     """
     if task.is_regression:
-        found = distant_scores(task, votes, labels)
+        suspicions = distant_scores(task, votes, labels)
     elif task.is_multilabel:
-        found = []
+        suspicions = []
         for number, name in enumerate(task.label_names):
             column = votes_by_class(votes[:, number])  # (N, 2)
             names = (f"not {name}", name)
-            found += contradicted_classes(names, column, labels[:, number])
+            suspicions += contradicted_classes(names, column, labels[:, number])
     else:
-        found = contradicted_classes(task.label_names, votes_by_class(votes), labels)
-    return sorted(found, key=lambda suspicion: (-suspicion.doubt, suspicion.row))
+        suspicions = contradicted_classes(task.label_names, votes_by_class(votes), labels)
+    return sorted(suspicions, key=lambda suspicion: (-suspicion.doubt, suspicion.row))
 
 
 def contradicted_classes(
@@ -69,22 +69,22 @@ def contradicted_classes(
 
     shares: probabilities (N, C). labels: (N,), 0 to C - 1.
     """
-    given = labels.astype(np.int64)
+    classes = labels.astype(np.int64)
     thresholds = np.ones(len(names))
     for number in range(len(names)):
-        of_class = shares[given == number, number]
+        of_class = shares[classes == number, number]
         if len(of_class):
             thresholds[number] = of_class.mean()
     confident = np.where(shares >= thresholds - 1e-6, shares, 0.0)  # (N, C)
     suggested = confident.argmax(axis=1)
-    is_suspicious = confident.any(axis=1) & (suggested != given)
+    is_suspicious = confident.any(axis=1) & (suggested != classes)
 
-    found = []
+    suspicions = []
     for row in np.flatnonzero(is_suspicious).tolist():
         share = float(shares[row, suggested[row]])
-        doubt = 1 - float(shares[row, given[row]])
-        found.append(Suspicion(row, names[given[row]], names[suggested[row]], doubt, share))
-    return found
+        doubt = 1 - float(shares[row, classes[row]])
+        suspicions.append(Suspicion(row, names[classes[row]], names[suggested[row]], doubt, share))
+    return suspicions
 
 
 def distant_scores(task: Task, numbers: np.ndarray, labels: np.ndarray) -> list[Suspicion]:
@@ -93,11 +93,11 @@ def distant_scores(task: Task, numbers: np.ndarray, labels: np.ndarray) -> list[
     errors = np.clip(numbers.astype(np.float64), low, high) - labels
     errors = errors - errors.mean()
     limit = MIN_DEVIATIONS * errors.std()
-    found = []
+    suspicions = []
     for row in np.flatnonzero(abs(errors) > limit).tolist():
         texts = f"{labels[row]:g}", f"{numbers[row]:.2f}"
-        found.append(Suspicion(row, *texts, float(abs(errors[row])), None))
-    return found
+        suspicions.append(Suspicion(row, *texts, float(abs(errors[row])), None))
+    return suspicions
 
 
 def write_suspicious(

@@ -132,6 +132,19 @@ def test_other_differences_than_those_of_the_arms_are_refused(finished, capsys):
     assert "simcse cannot be compared with plain" in capsys.readouterr().err
 
 
+def test_the_epochs_of_arms_follow_from_their_batches(tmp_path, capsys):
+    """An own table without --epochs: larger batches get more epochs for as many steps."""
+    for name, options in {
+        "small": {"batch_size": 8, "epochs": 4},
+        "large": {"batch_size": 16, "epochs": 8},
+    }.items():
+        write_run(tmp_path / f"{name}-seed0", 0, 0.7, least_steps=200, **options)
+    arms = ["--arm", "small=--batch-size 8", "--arm", "large=--batch-size 16", "--seeds", "0"]
+    flags = [*arms, "--against", "small", "--out", str(tmp_path), f"--with=--task {TASK}"]
+    assert main(flags) == 0
+    assert "| large | 1 | 0.700" in capsys.readouterr().out
+
+
 def test_an_axis_does_not_enlarge_nothing():
     from matplotlib.figure import Figure
 

@@ -6,6 +6,7 @@ The mathematics is compared with scikit-learn, or with a case that was made to h
 from __future__ import annotations
 
 import csv
+import json
 import random
 
 import numpy as np
@@ -18,12 +19,13 @@ import run_multitask
 from data.options import DataOptions
 from data.task_flags import parse_task, with_fold
 from data.task_tables import read_splits, resolve_task
-from experiments import calibration, label_questions, labels
-from experiments.calibration import Prices
+from experiments import calibration, checks, label_questions, labels
+from experiments.calibration import Costs
 from multitask import Predictor
 from multitask import predict as predict_command
 from multitask.errors import __main__ as errors
 from multitask.errors.suspicious import find_suspicious
+from multitask.probabilities import probabilities
 from multitask.summary import describe_stop
 from multitask.tasks import BUILT_IN_TASKS, labels_of
 
@@ -138,7 +140,8 @@ def test_the_temperature_is_that_of_a_logistic_regression():
         shares = np.exp(logits / (best * factor))
         losses.append(log_loss(gold, shares / shares.sum(axis=1, keepdims=True), labels=range(5)))
     assert losses[1] == min(losses)
-    assert losses[1] == pytest.approx(calibration.log_loss(SST, logits / best, gold))
+    shares = probabilities(logits / best)
+    assert losses[1] == pytest.approx(calibration.log_loss(SST, shares, gold))
 
 
 def test_calibration_error_by_hand():
@@ -153,12 +156,12 @@ def test_the_threshold_is_the_cheapest_one_for_right_probabilities():
     generator = np.random.default_rng(0)
     shares = generator.random(200_000)
     gold = generator.random(200_000) < shares
-    prices = Prices(missed=4, false=1)
-    assert prices.threshold == pytest.approx(0.2)
-    costs = {t: calibration.cost_at(t, shares, gold, prices) for t in (0.1, 0.2, 0.3, 0.5, 0.8)}
-    assert min(costs, key=lambda t: costs[t]) == 0.2
+    costs = Costs(missed=4, false=1)
+    assert costs.threshold == pytest.approx(0.2)
+    of_rows = {t: calibration.cost_at(t, shares, gold, costs) for t in (0.1, 0.2, 0.3, 0.5, 0.8)}
+    assert min(of_rows, key=lambda t: of_rows[t]) == 0.2
     # By hand: one of four rows is missed and one is named falsely.
-    four = calibration.cost_at(0.5, np.array([0.9, 0.6, 0.4, 0.1]), np.array([1, 0, 1, 0]), prices)
+    four = calibration.cost_at(0.5, np.array([0.9, 0.6, 0.4, 0.1]), np.array([1, 0, 1, 0]), costs)
     assert four == pytest.approx((4 + 1) / 4)
 
 
@@ -235,12 +238,15 @@ def test_the_curve_has_the_same_dev_rows_and_a_forecast(run, trained, capsys):
     assert "With 2 times the labels, 154 rows: about" in printed
 
 
-def test_what_calibration_prints_can_be_passed_to_predict(run, tmp_path, capsys):
+def test_what_calibration_prints_can_be_passed_to_predict(run, tmp_path, capsys, monkeypatch):
     folder = run[0]
-    assert labels.main([str(folder), "--price-missed", "9"]) == 0
+    monkeypatch.setattr(label_questions, "flags_of_named", lambda: " --plugin=a.py")
+    assert labels.main([str(folder), "--cost-missed", "9"]) == 0
     printed = capsys.readouterr().out
     assert "minBERT, calibrated" in printed and "TF-IDF at 0.100" in printed
-    flags = printed.splitlines()[-1].split()[-4:]
+    words = printed.splitlines()[-1].split()
+    assert words[-1] == "--plugin=a.py", "its tasks may be those of a plugin"
+    flags = words[-5:-1]
     assert flags[0] == "--temperature" and flags[2:] == ["--threshold", "0.1"]
 
     rows = tmp_path / "rows.csv"
@@ -270,6 +276,23 @@ def test_errors_writes_the_suspicious_dev_rows(run, tmp_path, capsys):
     with open(path, encoding="utf-8-sig", newline="") as file:
         found = [row["id"] for row in csv.DictReader(file)]
     assert set(found) & set(wrong) and len(found) <= 6
+
+
+def test_more_epochs_of_a_smaller_part_are_no_other_options(tmp_path):
+    """A run without --epochs has those that --least_steps asks for, by its rows."""
+    stored = {"epochs": 29, "least_steps": 200}
+    (tmp_path / "options.json").write_text(json.dumps({"options": stored}), encoding="utf-8")
+    label_questions.check_same_options(tmp_path, {"epochs": 4, "least_steps": 200})
+    flags = ["--epochs", "4", "--least-steps", "200"]
+    run = checks.BegunRun(tmp_path, stored)
+    checks.check_flags(run, flags)
+    # Negative controls: fewer epochs than asked for, and a request for just these.
+    with pytest.raises(ValueError, match="holds a run with --epochs 29, and not 30"):
+        label_questions.check_same_options(tmp_path, {"epochs": 30, "least_steps": 200})
+    with pytest.raises(ValueError, match="has --epochs 29, and --with asks for 4"):
+        checks.check_flags(run, flags[:2])
+    with pytest.raises(ValueError, match="holds a run with --least_steps 200, and not 0"):
+        label_questions.check_same_options(tmp_path, {"least_steps": 0, "epochs": 29})
 
 
 def test_a_stop_is_told():
