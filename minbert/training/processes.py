@@ -13,6 +13,7 @@ Without torchrun there is one process, and every function here does nothing.
 
 from __future__ import annotations
 
+import itertools
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -52,7 +53,7 @@ class OwnBatches(NamedTuple):
     @property
     def rows(self) -> list[int]:
         """The numbers of the rows of all batches, in growing order."""
-        return sorted(row for batch in self.batches for row in batch)
+        return sorted(itertools.chain.from_iterable(self.batches))
 
 
 def num_started() -> int:

@@ -7,6 +7,7 @@ Fisher's transformation. The 95 % interval reaches 1.96 standard errors to both 
 
 from __future__ import annotations
 
+import itertools
 import math
 import statistics
 from collections.abc import Mapping, Sequence
@@ -46,7 +47,7 @@ def half_width(scores: Scores) -> float:
 
 def chance_in_rows(content: Content) -> str:
     """Return the note, or "" where the records do not say which rows were scored."""
-    records = [record for row in content.rows for record in row.records]
+    records = list(itertools.chain.from_iterable(row.records for row in content.rows))
     parts = []
     for task in TITLES:
         scores = scores_of(task, records)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 
 import pytest
@@ -59,8 +60,7 @@ def test_the_sides_of_train_step_have_the_same_loss_and_batches(
     assert job.model.has_encoder_dropout, "the peer has dropout, though the encoder is small"
 
     batches = training_sides.group_by_length(data)
-    indices = [row for batch in batches for row in batch]
-    assert sorted(indices) == list(range(24))
+    assert sorted(itertools.chain.from_iterable(batches)) == list(range(24))
 
     # No dropout on either side.
     job.model.eval()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import matplotlib
@@ -75,7 +76,7 @@ def test_a_document_shows_each_picture_in_both_styles(style):
 
 
 def test_no_picture_is_left_over():
-    expected = {f"{name}-{style}.svg" for name in NAMES for style in STYLES}
+    expected = {f"{name}-{style}.svg" for name, style in itertools.product(NAMES, STYLES)}
     assert {path.name for path in FOLDER.iterdir()} == expected
 
 

@@ -79,7 +79,10 @@ def test_labels_of_pairs_cover_their_range(sample):
 
 
 def test_an_id_tells_the_source_and_is_used_once(sample):
-    ids = [example.id for task in sample.values() for split in task.values() for example in split]
+    ids = []
+    for task in sample.values():
+        for split in task.values():
+            ids += [example.id for example in split]
     assert len(set(ids)) == len(ids)
     sources = Counter(SOURCE_OF[row_id[:2]] for row_id in ids)
     assert set(sources) == set(Source)
