@@ -54,9 +54,7 @@ def read_ranking(path: str | Path) -> RankingSet:
     columns = find_columns(table, ROLES, (None, None, None), ADVICE)
     questions: dict[str, Question] = {}
     for row in table.rows:
-        fault = table.fault_of(row, columns)
-        if fault:
-            raise ValueError(f"{table.place(row)}: {fault}. Fix or remove the row.")
+        table.check_row(row, columns)
         text, candidate, label = [row.fields[column].strip() for column in columns]
         if not text or not candidate or label not in ("0", "1"):
             raise ValueError(

@@ -213,9 +213,7 @@ def find_filled_rows(
 
     rows = []
     for row in table.rows:
-        fault = table.fault_of(row, columns)
-        if fault:
-            raise ValueError(f"{table.place(row)}: {fault}. Fix the row.")
+        table.check_row(row, columns)
         if not row.fields[columns[0]].strip():
             continue
         texts = {table.columns[column]: row.fields[column].strip() for column in columns[1:]}

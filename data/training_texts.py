@@ -46,10 +46,12 @@ PAIR_ROLES = (
     Role("", ("sentence1", "sentence_A", "question1", "text1", "anchor", "sent0", "#1 String")),
     Role("", ("sentence2", "sentence_B", "question2", "text2", "positive", "sent1", "#2 String")),
 )
+PREMISE_ROLES = (Role("", ("premise",)), Role("", ("hypothesis",)))
 # The second names are those of SNLI and MNLI.
-PREMISE_ROLES = (Role("", ("premise", "sentence1")), Role("", ("hypothesis", "sentence2")))
+RELATED_ROLES = (Role("", ("premise", "sentence1")), Role("", ("hypothesis", "sentence2")))
 RELATION = Role("", ("gold_label", "label"))
-SCORE = Role("", ("score", "similarity", "relatedness_score", "is_duplicate", "label", "Quality"))
+SCORE = Role("", ("score", "similarity", "relatedness_score"))  # of STS
+SCORE_OR_LABEL = Role("", (*SCORE.names, "is_duplicate", "label", "Quality"))
 SENTENCE_ROLES = (Role("", ("sentence", "text")),)
 
 RELATIONS = ("entailment", "neutral", "contradiction")
@@ -73,17 +75,20 @@ class TrainingText(NamedTuple):
     summary: str
 
 
-def read_training_text(path: str | Path, limit: int = 0) -> TrainingText:
+def read_training_text(
+    path: str | Path, limit: int = 0, is_for_sentences: bool = False
+) -> TrainingText:
     """Read a file. limit: rows at most, evenly spaced; 0 for all.
 
-    Of plain text only the lines that are kept come into memory.
+    Of plain text only the lines that are kept come into memory. is_for_sentences: whether only
+    sentences are read of the rows. Then premises and hypotheses stay pairs, whatever their label.
 
     Raises ValueError with file, line, what was found, what is expected and what to do.
     """
     path = Path(path)
     if path.is_file() and not looks_like_table(str(path), read_beginning(path)):
         return read_plain_text(path, limit)
-    text = parse_training_table(read_table(path))
+    text = parse_training_table(read_table(path), is_for_sentences)
     if not limit or limit >= len(text.rows):
         return text
     kept = evenly_spaced(range(len(text.rows)), limit)
@@ -130,9 +135,13 @@ def read_plain_text(path: Path, limit: int) -> TrainingText:
     return TrainingText("sentences", rows, None, f"{summary}; {limit:,} of them are used")
 
 
-def parse_training_table(table: RawTable) -> TrainingText:
+def parse_training_table(table: RawTable, is_for_sentences: bool) -> TrainingText:
     """The rows of a table. Its columns decide the kind."""
+    if is_for_sentences and positions(table, PREMISE_ROLES):
+        return parse_premises(table, positions(table, PREMISE_ROLES))
     of_relations = relation_columns(table)
+    if of_relations and is_for_sentences:
+        return parse_premises(table, of_relations[:2])
     if of_relations:
         return parse_relations(table, of_relations)
     kinds: tuple[tuple[Kind, Sequence[Role]], ...] = (
@@ -162,12 +171,12 @@ def positions(table: RawTable, roles: Sequence[Role]) -> list[int]:
 
 def parse_columns(table: RawTable, kind: Kind, columns: Sequence[int]) -> TrainingText:
     """The texts of some columns, and of pairs the score."""
-    score = find_column(table, SCORE, None) if kind == "pairs" else None
+    score = find_column(table, SCORE_OR_LABEL, None) if kind == "pairs" else None
     rows = []
     scores = []
     num_left_out = 0
     for row in table.rows:
-        check_row(table, row, columns)
+        table.check_row(row, columns)
         # A pair whose score is missing says nothing.
         if score is not None and not row.fields[score].strip():
             num_left_out += 1
@@ -182,23 +191,23 @@ def parse_columns(table: RawTable, kind: Kind, columns: Sequence[int]) -> Traini
     if score is None:
         return TrainingText(kind, rows, None, summary)
 
-    # A paraphrase is 1 and any other pair 0. Scores of STS go to 5.
-    if min(scores) < 0 or max(scores) > HIGHEST_SCORE:
+    # A paraphrase is 1 and any other pair 0. Scores of STS go to 5. Numbers of classes are neither.
+    is_score = score == find_column(table, SCORE, None)
+    if min(scores) < 0 or max(scores) > (HIGHEST_SCORE if is_score else 1):
+        expected = (
+            f"labels of 0 to 1, or scores of 0 to {HIGHEST_SCORE}."
+            if is_score
+            else "labels of 0 to 1. Name the column score if they are scores of 0 to "
+            f"{HIGHEST_SCORE}."
+        )
         raise ValueError(
             f"{table.name}: the column {table.columns[score]} holds {min(scores):g} to "
-            f"{max(scores):g}; expected are labels of 0 to 1, or scores of 0 to {HIGHEST_SCORE}."
+            f"{max(scores):g}; expected are {expected}"
         )
     divisor = HIGHEST_SCORE if max(scores) > 1 else 1
     labels = [number / divisor for number in scores]
     of_scores = f"{table.columns[score]} / {divisor}" if divisor > 1 else table.columns[score]
     return TrainingText(kind, rows, labels, f"{summary}, labels are {of_scores}")
-
-
-def check_row(table: RawTable, row: Row, columns: Sequence[int]) -> None:
-    """ValueError where a row is damaged."""
-    fault = table.fault_of(row, list(columns))
-    if fault:
-        raise ValueError(f"{table.place(row)}: {fault}. Fix or remove the row.")
 
 
 def texts_of(table: RawTable, row: Row, columns: Sequence[int]) -> tuple[str, ...]:
@@ -222,16 +231,38 @@ def check_rows(table: RawTable, rows: Sequence[object]) -> None:
 
 
 def relation_columns(table: RawTable) -> list[int]:
-    """The columns of premise, hypothesis and label; none where no label says what follows."""
-    columns = positions(table, (*PREMISE_ROLES, RELATION))
+    """The columns of premise, hypothesis and label; none where no label says what follows.
+
+    ValueError where the label of a premise and a hypothesis is none of the three words.
+    """
+    columns = positions(table, (*RELATED_ROLES, RELATION))
     if not columns:
         return []
     values = set()
     for row in table.rows:
         if len(row.fields) > columns[2]:
             values.add(row.fields[columns[2]].strip().lower())
-    is_relation = bool(values & set(RELATIONS)) and values <= {*RELATIONS, NO_RELATION, ""}
-    return columns if is_relation else []
+    unknown = sorted(values - {*RELATIONS, NO_RELATION, ""})
+    if values & set(RELATIONS) and not unknown:
+        return columns
+    # The label of sentence1 and sentence2 may be a score.
+    if unknown and positions(table, PREMISE_ROLES):
+        raise ValueError(
+            f"{table.name}: the column {table.columns[columns[2]]} holds "
+            f"{', '.join(unknown[:3])}; expected are the words entailment, neutral and "
+            "contradiction. Write them in place of it."
+        )
+    return []
+
+
+def parse_premises(table: RawTable, columns: Sequence[int]) -> TrainingText:
+    """All premises and hypotheses, as pairs without labels. columns: of both."""
+    rows = []
+    for row in table.rows:
+        table.check_row(row, columns)
+        rows.append(texts_of(table, row, columns))
+    check_rows(table, rows)
+    return TrainingText("pairs", rows, None, f"{table.name}: {len(rows):,} pairs")
 
 
 def parse_relations(table: RawTable, columns: Sequence[int]) -> TrainingText:
@@ -244,7 +275,7 @@ def parse_relations(table: RawTable, columns: Sequence[int]) -> TrainingText:
     """
     hypotheses: dict[str, dict[str, list[str]]] = {}
     for row in table.rows:
-        check_row(table, row, columns)
+        table.check_row(row, columns)
         relation = row.fields[columns[2]].strip().lower()
         if relation not in ("entailment", "contradiction"):
             continue

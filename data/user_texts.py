@@ -243,9 +243,7 @@ def take_texts(
     places = []
     left_out = []
     for place, row in enumerate(table.rows):
-        fault = table.fault_of(row, columns)
-        if fault:
-            raise ValueError(f"{table.place(row)}: {fault}. Fix or remove the row.")
+        table.check_row(row, columns)
         texts = tuple(row.fields[column].strip() for column in columns)
         if not all(texts) and skips_empty:
             left_out.append(row)

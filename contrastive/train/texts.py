@@ -67,7 +67,7 @@ def read_rows(
             name, examples = text, read_task(text, reads, data_dir, splits, rows.summaries)
             examples = list(evenly_spaced(examples, limit) if limit else examples)
         else:
-            content = read_training_text(text, limit)
+            content = read_training_text(text, limit, is_for_sentences=reads == "sentences")
             rows.summaries.append(content.summary)
             if reads == "triplets" and set(content.labels or ()) == {0.0, 1.0}:
                 content = content._replace(kind="triplets", rows=triplets_in_pairs(content))

@@ -138,6 +138,12 @@ class RawTable:
         word = {WORKBOOK: "row", JSON_ARRAY: "item"}.get(self.layout.kind, "line")
         return f"{word} {row.line}"
 
+    def check_row(self, row: Row, columns: Sequence[int] = ()) -> None:
+        """ValueError where something is wrong with a row. columns: those that will be read."""
+        fault = self.fault_of(row, columns)
+        if fault:
+            raise ValueError(f"{self.place(row)}: {fault}. Fix or remove the row.")
+
     def fault_of(self, row: Row, columns: Sequence[int] = ()) -> str | None:
         """Say what is wrong with a row, whatever its columns mean. None: nothing.
 

@@ -147,7 +147,7 @@ HEADER = "score\tsentence1\tsentence2\tsubset\n"
         ),
         (
             HEADER + "1\ta\tb\tx\n2\ta\tb\n",
-            "line 3: the row has 3 fields; the header names 4. Fix the row",
+            "line 3: the row has 3 fields; the header names 4. Fix or remove the row",
         ),
         (
             HEADER + "1\ta\tb\tx\n\n2\ta\t \tx\n",

@@ -60,6 +60,8 @@ def test_triplets_in_labelled_pairs(header, tmp_path):
     path = write(tmp_path, "snli.txt", content + "\n")
     expected = [("a man eats", "someone eats", "nobody eats")]
     assert read_training_text(path).rows == read_triplets(path).rows == expected
+    as_sentences = read_training_text(path, is_for_sentences=True)
+    assert as_sentences.rows == [row[1:] for row in SNLI]
 
 
 def test_labelled_negatives_as_hard_negatives(tmp_path):
@@ -87,7 +89,9 @@ def test_the_rows_of_a_limit_are_evenly_spaced(limit, tmp_path):
         ("a.tsv", "x y\tz w\na b\tc\td\n", "not readable|3 texts, and the first line has 2"),
         ("a.tsv", "sentence1\tsentence2\tscore\na\tb\t7\n", "holds 7 to 7; expected are labels"),
         ("a.tsv", "sentence1\tsentence2\tscore\na\t\t1\n", "line 2: sentence1, sentence2 are not"),
+        ("a.tsv", "sentence1\tsentence2\tlabel\na\tb\t2\n", "0 to 1. Name the column score if"),
         ("a.tsv", "premise\thypothesis\tlabel\na\tb\tneutral\n", "no premise has both"),
+        ("a.tsv", "premise\thypothesis\tlabel\na\tb\t0\nc\td\t2\n", "holds 0, 2; .* are the words"),
         ("a.txt", "\n\n", "there is no text in it"),
         ("absent.txt", None, "there is no such file"),
     ],
