@@ -23,6 +23,7 @@ from minbert import BertTokenizer
 from minbert.commands.options import NONE
 
 POSITIVE_ABOVE = 0.6  # [BSC]: the sentences of an STS pair belong together if score / 5 is above
+BYTE_LEVEL_MARK = "\u0120"  # a space, before the first piece of a word of byte-level BPE
 RANDOM_LENGTHS = (20, 75)  # words of a random sequence ([CT] section 5.4)
 STS_SCALE = 5  # the highest score of an STS pair
 
@@ -204,6 +205,31 @@ def tension_sentences(
     return sentences
 
 
+def words_of(tokenizer: BertTokenizer) -> list[str]:
+    """The words of the vocabulary that consist of letters, in its order.
+
+    In WordPiece a word has no mark, and a later piece has one. In byte-level BPE and Unigram the
+    first piece of a word has one, which is left out.
+    """
+    if not tokenizer.continues_word("word"):
+        return [token for token in tokenizer.vocabulary if token.isalpha()]
+    words = []
+    for token in tokenizer.vocabulary:
+        word = token[1:]
+        if tokenizer.continues_word(token) or not word.isalpha():
+            continue
+        # There, a sign beyond ASCII is a byte and no letter.
+        if token[0] != BYTE_LEVEL_MARK or word.isascii():
+            words.append(word)
+    return words
+
+
+def draw_text(words: Sequence[str], num_words: int, generator: torch.Generator) -> str:
+    """A sequence of words, all equally likely."""
+    drawn = torch.randint(len(words), (num_words,), generator=generator).tolist()
+    return " ".join(words[index] for index in drawn)
+
+
 def random_sequences(
     sentences: Sequence[Example], tokenizer: BertTokenizer, seed: int
 ) -> list[Example]:
@@ -212,13 +238,11 @@ def random_sequences(
     [CT] section 5.4 draws sequences of 20 to 75 tokens instead.
     """
     generator = torch.Generator().manual_seed(seed)
-    words = [token for token in tokenizer.vocabulary if token.isalpha()]
+    words = words_of(tokenizer)
     sequences = []
     for sentence in sentences:
         length = len(sentence.sentence_1.split())
-        drawn = torch.randint(len(words), (length,), generator=generator).tolist()
-        text = " ".join(words[index] for index in drawn)
-        sequences.append(unlabelled("", text))
+        sequences.append(unlabelled("", draw_text(words, length, generator)))
     return sequences
 
 
@@ -229,12 +253,11 @@ def draw_words(tokenizer: BertTokenizer, num_sequences: int, seed: int) -> list[
     other words they would be read as other tokens.
     """
     generator = torch.Generator().manual_seed(seed)
-    words = [token for token in tokenizer.vocabulary if token.isalpha()]
+    words = words_of(tokenizer)
     shortest, longest = RANDOM_LENGTHS
     sequences = []
     for number in range(num_sequences):
         length = int(torch.randint(shortest, longest + 1, (), generator=generator))
-        drawn = torch.randint(len(words), (length,), generator=generator).tolist()
-        text = " ".join(words[index] for index in drawn)
+        text = draw_text(words, length, generator)
         sequences.append(unlabelled(f"random-{number}", text))
     return sequences

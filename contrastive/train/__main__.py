@@ -19,6 +19,7 @@ from data.sentence_sets import read_pairs
 from minbert import __version__
 from minbert.commands.ctrl_c import INTERRUPTION
 from minbert.commands.ending import exit_code, resumable
+from minbert.commands.optional import check_tensorboard
 from minbert.commands.outputs import check_new_folder
 from minbert.commands.paths import check_plain_inputs
 from minbert.reporting import terminal
@@ -28,6 +29,7 @@ from minbert.reporting import terminal
 def main(argv: Sequence[str] | None = None) -> None:
     """Train a stage, as the command line says. After Ctrl-C it says how the run is continued."""
     run = parse(argv)
+    check_tensorboard(run.options.training.tensorboard)
     if (run.folder / "run.json").is_file():
         terminal.say(f"{run.folder} is finished, there is nothing to resume.")
         return

@@ -10,7 +10,7 @@ from safetensors.torch import load_file
 
 from contrastive.quality.training_history import read_training
 from contrastive.registry import METHODS
-from contrastive.sentences import draw_words
+from contrastive.sentences import draw_words, words_of
 from contrastive.stage import StageText, build_stage
 from contrastive.train.__main__ import main
 from contrastive.train.parser import parse
@@ -19,6 +19,7 @@ from data.sentence_sets import read_pairs
 from minbert import BertModel, BertTokenizer
 from minbert.training.stage import Place, encoder_fingerprint
 from minbert.training.starting_model import StartingModel
+from tests.small_models import make_model
 from tests.toy_job import Kill, killed_at
 
 FAST = ["--batch-size", "8", "--device", "cpu", "--precision", "fp32"]
@@ -174,6 +175,23 @@ def test_random_words_have_twenty_to_seventy_five(tiny_model):
     assert set().union(*drawn) <= set(tokenizer.vocabulary)
     again = [example.sentence_1.split() for example in draw_words(tokenizer, 400, seed=2)]
     assert drawn != again
+
+
+def test_random_words_are_whole_words_also_of_roberta(tmp_path):
+    """Its tokens mark the first piece of a word. Later pieces are not drawn."""
+    make_model("roberta", tmp_path)
+    tokenizer = BertTokenizer.from_pretrained(tmp_path)
+    words = words_of(tokenizer)
+    assert words
+    assert {f"\u0120{word}" for word in words} <= set(tokenizer.vocabulary)
+    assert all(word.isalpha() and word.isascii() for word in words)
+
+
+def test_a_log_for_tensorboard_is_checked_before_the_work(train, monkeypatch, capsys):
+    monkeypatch.setattr("minbert.commands.optional.importlib.util.find_spec", lambda name: None)
+    folder = train("simcse", "--tensorboard", code=2)
+    assert "tensorboard is not installed" in capsys.readouterr().err.replace("\n", " ")
+    assert not folder.exists()
 
 
 @pytest.mark.parametrize(
