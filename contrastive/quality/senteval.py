@@ -85,7 +85,8 @@ def fit_mlp(
         activation="logistic",
         alpha=weight_decay * MLP_BATCH,
         batch_size=min(MLP_BATCH, len(labels)),
-        random_state=SEED,
+        # A generator and no number: with a number, each epoch would have the same order.
+        random_state=np.random.RandomState(SEED),
     )
     classes = np.unique(np.concatenate([labels, held_out[1]]))
     best = network
@@ -93,7 +94,7 @@ def fit_mlp(
     num_worse = 0
     for _ in range(0, MOST_EPOCHS + 1, EPOCHS_IN_ROUND):
         for _ in range(EPOCHS_IN_ROUND):
-            network.partial_fit(features, labels, classes=classes)  # it shuffles the rows
+            network.partial_fit(features, labels, classes=classes)  # shuffles anew
         score = network.score(*held_out)
         if score > best_score:
             best_score = score

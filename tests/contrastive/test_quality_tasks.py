@@ -228,6 +228,24 @@ def test_the_network_learns_what_no_line_separates():
     assert fit_logistic(features[:3000], labels[:3000], 1.0).score(*held_out) < 0.7
 
 
+def test_each_epoch_of_the_network_has_an_order_of_its_own(monkeypatch):
+    from sklearn.neural_network import MLPClassifier, _multilayer_perceptron
+
+    orders = []
+    shuffle = _multilayer_perceptron.shuffle
+
+    def watched(rows, random_state):
+        order = shuffle(rows, random_state=random_state)
+        orders.append(tuple(order))
+        return order
+
+    monkeypatch.setattr(_multilayer_perceptron, "shuffle", watched)
+    monkeypatch.setattr(MLPClassifier, "score", lambda *_: 0.0)
+    fit_mlp(*toy_rows(40, 2), WEIGHT_DECAYS[0], toy_rows(20, 3))
+    assert len(orders) > 1
+    assert len(set(orders)) == len(orders)
+
+
 # --- the command ----------------------------------------------------------------------------------
 
 
