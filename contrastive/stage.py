@@ -22,6 +22,7 @@ from contrastive.inputs import EncodedRows, Inputs, Source, collect
 from contrastive.methods import Method, SimCSE, build_method
 from contrastive.options import (
     RANDOM_WORDS,
+    BscOptions,
     ContrastiveOptions,
     CopyOptions,
     NliOptions,
@@ -137,29 +138,11 @@ def build_stage(
     the encoder, each gets a folder beside that of the result. ValueError where a file that the
     options name cannot be used, or where the dev pairs cannot measure the stage.
     """
-    # The rows to train on, and the pairs to measure with.
     encoder = start.encoder
-    tokenizer = start.tokenizer
-    hidden_size = encoder.config.hidden_size
-    settings = settings_of(method, options, hidden_size, training.device)
-    method_options = options.of_method
-    source = Source(
-        method,
-        method_options,
-        settings,
-        text.train,
-        tokenizer,
-        training,
-        hidden_size,
-        text.triplets,
-    )
+    source = source_of(method, options, training, start, text)
+    settings = source.settings
     inputs = collect(source)
-    dev_pairs = None
-    if text.sts_dev:
-        dev_pairs = EncodedExamples(
-            list(text.sts_dev), tokenizer, text.sts_max_length, pair_encoding="bi"
-        )
-        dev_labels(dev_pairs)  # refuses unusable pairs before anything is trained
+    dev_pairs = encode_dev_pairs(text, start)
 
     # The model, and how the loop trains and scores it.
     model = build_model(method, options, settings, pooling, encoder, training)
@@ -169,6 +152,7 @@ def build_stage(
     contrastive = ContrastiveTraining(
         method, options, settings, training, pooling, model, inputs, dev_pairs
     )
+    contrastive.check_shuffle()
 
     # What decides the result: a finished encoder with the same fingerprint is used again.
     identity = contrastive.identity() | {"max_length": text.sts_max_length}
@@ -176,7 +160,7 @@ def build_stage(
     return Stage(
         job=contrastive.job(place.checkpoints),
         encoder=encoder,
-        tokenizer=tokenizer,
+        tokenizer=start.tokenizer,
         pooling=pooling,
         quality=contrastive.quality,
         heading="zero-shot STS dev",
@@ -191,6 +175,41 @@ def build_stage(
         copies=contrastive.copies if keeps_copies else no_copies,
         code=code_of("data", "contrastive"),
     )
+
+
+def source_of(
+    method: str,
+    options: ContrastiveOptions,
+    training: TrainingOptions,
+    start: StartingModel,
+    text: StageText,
+) -> Source:
+    """What the rows of a stage are collected from."""
+    hidden_size = start.encoder.config.hidden_size
+    return Source(
+        method,
+        options.of_method,
+        settings_of(method, options, hidden_size, training.device),
+        text.train,
+        start.tokenizer,
+        training,
+        hidden_size,
+        text.triplets,
+    )
+
+
+def encode_dev_pairs(text: StageText, start: StartingModel) -> EncodedExamples | None:
+    """The pairs that measure a stage; None where there are none.
+
+    ValueError for unusable pairs, before anything is trained.
+    """
+    if not text.sts_dev:
+        return None
+    dev_pairs = EncodedExamples(
+        list(text.sts_dev), start.tokenizer, text.sts_max_length, pair_encoding="bi"
+    )
+    dev_labels(dev_pairs)
+    return dev_pairs
 
 
 def notes_on(inputs: Inputs, source: Source, text: StageText) -> tuple[str, ...]:
@@ -233,6 +252,16 @@ class ContrastiveTraining:
         if settings.steps:
             return end_after(self.inputs.plan, settings.steps)
         return Schedule(settings.epochs, self.inputs.plan)
+
+    def check_shuffle(self) -> None:
+        """ValueError where the steps end before similar pairs are first put together."""
+        if self.inputs.shuffled is None or not self.settings.steps or self.schedule.epochs > 1:
+            return
+        shuffle = self.options.of_method[BscOptions].bsc_shuffle
+        raise ValueError(
+            f"--bsc_shuffle {shuffle} begins with the second epoch, and --contrastive_steps "
+            f"{self.settings.steps} ends before it. Pass more steps, or drop the shuffle."
+        )
 
     def job(self, folder: Path) -> Job:
         """The stage as the loop takes it. folder: of its checkpoints."""

@@ -272,6 +272,14 @@ def test_shuffles_begin_with_the_second_epoch(make_job):
     assert num_tokens["random"] < num_tokens["any-length"], "similar lengths need less padding"
 
 
+def test_a_shuffle_that_never_begins_is_refused(make_job):
+    """A step more than the first epoch, and it begins."""
+    num_steps = len(make_job("bsc").plan(0, torch.Generator()))
+    make_job("bsc", bsc_shuffle="knn", contrastive_epochs="auto", contrastive_steps=num_steps + 1)
+    with pytest.raises(ValueError, match=f"--contrastive_steps {num_steps} ends before it"):
+        make_job("bsc", bsc_shuffle="knn", contrastive_epochs="auto", contrastive_steps=num_steps)
+
+
 @pytest.mark.parametrize("num_steps", [3, 7, 8, 17])
 def test_a_stage_ends_after_its_steps(make_job, num_steps):
     """An epoch has more than one step here, and the last one is cut where the steps end."""
