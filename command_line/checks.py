@@ -130,15 +130,10 @@ def check_methods(
         )
     contrastive.check_text(tasks.read)
     size = contrastive.contrastive_batch_size
+    if size == AUTO:
+        return
     for stage, entry in entries.items():
-        if entry.groups is None:
-            continue
-        groups = entry.groups(contrastive.of_method)
-        if size != AUTO and int(size) % groups.size:
-            raise ValueError(
-                f"--contrastive_batch_size is {size}; with {stage} it is a multiple of "
-                f"{groups.size}: {groups.reason}."
-            )
+        entry.check_batch_size("--contrastive_batch_size", int(size), stage, contrastive.of_method)
 
 
 def check_order(

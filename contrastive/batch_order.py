@@ -242,7 +242,7 @@ def knn_order(
         distances, neighbours = search.kneighbors(directions)  # (N, neighbours) each
 
     is_used = np.zeros(len(directions), dtype=bool)
-    found: list[Group] = []
+    tight: list[Group] = []
     visits = torch.randperm(len(directions), generator=generator).tolist()
     for visited in visits:
         if is_used[visited]:
@@ -254,11 +254,11 @@ def knn_order(
         if is_free.sum() + 1 >= SMALLEST_GROUP:
             members = [visited, *near[is_free].tolist()]
             is_used[members] = True
-            found.append(Group(float(distances[visited][is_free].mean()), members))
+            tight.append(Group(float(distances[visited][is_free].mean()), members))
 
-    found.sort(key=lambda group: -group.distance)
+    tight.sort(key=lambda group: -group.distance)
     alone = [visited for visited in visits if not is_used[visited]]
-    return [alone, *(group.members for group in found)]
+    return [alone, *(group.members for group in tight)]
 
 
 def cluster_order(

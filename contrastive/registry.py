@@ -124,6 +124,20 @@ class MethodEntry(Entry):
         if self.reads not in HEADINGS:
             raise ValueError(f"reads is '{self.reads}'; it is one of {', '.join(HEADINGS)}.")
 
+    def check_batch_size(self, flag: str, size: int, stage: str, options: MethodOptions) -> None:
+        """ValueError for a batch size that the method's groups do not divide.
+
+        flag: with which the size was passed. stage: the name of the method. options: its own ones.
+        """
+        if self.groups is None:
+            return
+        groups = self.groups(options)
+        if size % groups.size:
+            raise ValueError(
+                f"{flag} is {size}; with {stage} it is a multiple of {groups.size}: "
+                f"{groups.reason}."
+            )
+
     @property
     def reads_all_sentences(self) -> bool:
         """Whether its rows are the sentences of all tasks."""

@@ -151,5 +151,7 @@ def read_task(folder: Path, name: str) -> TransferTask:
     """
     inner = folder / "downstream"
     parts = READERS[name]((inner if inner.is_dir() else folder) / name)
-    labels = {label for rows in parts.values() for label in rows.labels}
+    labels: set[int] = set()
+    for rows in parts.values():
+        labels.update(rows.labels)
     return TransferTask(name, parts, len(labels))

@@ -145,28 +145,18 @@ class TrainOptions(CommandOptions):
         """Refuse an option without an effect, and a choice by labels without labels."""
         method = self.stage.method
         unused = unread(method, self.contrastive)
-        own = set(self.stage.entry.own_options)
+        own_options = set(self.stage.entry.own_options)
         for name in changed(self.contrastive):
             setting = name.removeprefix(PREFIX)
-            is_used = setting not in unused if name.startswith(PREFIX) else name in own
+            is_used = setting not in unused if name.startswith(PREFIX) else name in own_options
             if not is_used:
                 raise ValueError(f"{flag_of(name)} has no effect on {method}. Drop it.")
-        self.check_groups()
+        size = self.contrastive.contrastive_batch_size
+        if size != AUTO:
+            of_method = self.contrastive.of_method
+            self.stage.entry.check_batch_size("--batch-size", int(size), method, of_method)
         if self.stage.dev is None:
             self.check_without_dev()
-
-    def check_groups(self) -> None:
-        """ValueError for a batch size that the method cannot use."""
-        groups_of = self.stage.entry.groups
-        if groups_of is None:
-            return
-        groups = groups_of(self.contrastive.of_method)
-        size = self.contrastive.contrastive_batch_size
-        if size != AUTO and int(size) % groups.size:
-            raise ValueError(
-                f"--batch-size is {size}; with {self.stage.method} it is a multiple of "
-                f"{groups.size}: {groups.reason}."
-            )
 
     def check_without_dev(self) -> None:
         """ValueError for what only pairs with labels can decide."""

@@ -81,10 +81,10 @@ def settle(run: Run) -> tuple[TrainingOptions, EncoderOptions]:
     """The options without "auto". What is chosen for the user is printed with its reason."""
     terminal.title("Settings", "looking for devices")
     runtime.settle_memory()
-    given = run.options.training
-    device, device_reason = runtime.choose_device(given.device)
-    precision, precision_reason = runtime.choose_precision(given.precision, device)
-    formulas, formulas_reason = fast.choose(given.formulas)
+    training = run.options.training
+    device, device_reason = runtime.choose_device(training.device)
+    precision, precision_reason = runtime.choose_precision(training.precision, device)
+    formulas, formulas_reason = fast.choose(training.formulas)
     terminal.facts(
         [
             Fact("device", device.type, device_reason),

@@ -28,8 +28,8 @@ FULL_MEMORY = (
 
 # Bytes of address space that a command takes with the smallest model, once PyTorch is imported.
 # Each thread takes some more.
-ROOM = 420e6
-ROOM_OF_THREAD = 20e6
+NEEDED_BYTES = 420e6
+BYTES_OF_THREAD = 20e6
 
 
 class TooSmallLimit(MemoryError):
@@ -45,7 +45,7 @@ def check_limit(num_threads: int) -> None:
     limit = limit_of_process()
     if limit is None:
         return
-    needed = size_of_process("VmSize") + ROOM + num_threads * ROOM_OF_THREAD
+    needed = size_of_process("VmSize") + NEEDED_BYTES + num_threads * BYTES_OF_THREAD
     if limit < needed:
         raise TooSmallLimit(
             f"this process may have {limit / 1e9:.2f} GB, and even a small model takes "
