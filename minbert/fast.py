@@ -5,8 +5,6 @@ has a branch that begins with `if fast.is_on():`. docs/formulas.md says what eac
 
 The fast branches are taken unless a lesson file was edited. Then the readable ones are taken, so
 that whoever edits a formula sees the edit run. --formulas decides it by hand.
-
-P parameters, M rows, V vocabulary, R rows that are in work.
 """
 
 from __future__ import annotations
@@ -21,7 +19,6 @@ from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 from torch.optim import Optimizer
 from torch.optim.adamw import adamw
 
@@ -132,48 +129,6 @@ def dropout_mask(inputs: Tensor, probability: float) -> Tensor:
     # 1 or 0, written over the levels. A bool tensor in between takes four times as long.
     is_kept = levels.ge_(num_dropped_levels - LEVELS // 2).to(inputs.dtype)
     return is_kept.mul_(LEVELS / (LEVELS - num_dropped_levels))
-
-
-# --- cross-entropy over a vocabulary --------------------------------------------------------------
-
-# Rows of logits that are in work at once. They are few on a CPU, so that they stay in its cache.
-ROWS_AT_ONCE = {"cpu": 128, "cuda": 8192, "mps": 8192}
-
-
-class CrossEntropy(torch.autograd.Function):
-    """The sum of the cross-entropies, with its gradient, softmax(logits) - one_hot(targets).
-
-    It takes a few rows at a time. The float32 copy of the logits, their log-softmax and its
-    gradient therefore never exist for all rows. The gradient is computed together with the loss, so
-    there is one pass over the logits instead of five. It can be differentiated once.
-    """
-
-    @staticmethod
-    def forward(context: Any, logits: Tensor, targets: Tensor) -> Tensor:
-        """Compute the sum, and keep the gradient for `backward`."""
-        dtype = torch.promote_types(logits.dtype, torch.float32)
-        total = torch.zeros((), dtype=dtype, device=logits.device)
-        gradient = torch.empty_like(logits)  # (M, V)
-        size = ROWS_AT_ONCE[logits.device.type]
-        for start in range(0, len(logits), size):
-            rows = slice(start, start + size)
-            target = targets[rows].unsqueeze(1)  # (R, 1)
-            log_probabilities = logits[rows].to(dtype).log_softmax(dim=-1)  # (R, V)
-            total -= log_probabilities.gather(1, target).sum()
-
-            # softmax(logits) - one_hot(target), written over the log-probabilities.
-            minus_one = torch.full_like(target, -1, dtype=dtype)
-            difference = log_probabilities.exp_().scatter_add_(1, target, minus_one)
-            gradient[rows].copy_(difference)
-        context.save_for_backward(gradient)
-        return total
-
-    @staticmethod
-    @once_differentiable
-    def backward(context: Any, scale: Tensor) -> tuple[Tensor, None]:
-        """Scale the gradient by that of the sum."""
-        (gradient,) = context.saved_tensors
-        return gradient * scale, None
 
 
 # --- the optimizer --------------------------------------------------------------------------------

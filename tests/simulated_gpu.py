@@ -129,7 +129,6 @@ def tensors_of(*trees: Any) -> list[Tensor]:
 def install() -> None:
     """Make the device known to torch and the only one that our code finds."""
     from contrastive import methods
-    from minbert import fast
     from minbert.pretraining.options import PlainTextOptions
     from minbert.training import cost_estimate, runtime
     from minbert.training.options import TrainingOptions
@@ -148,7 +147,6 @@ def install() -> None:
 
     # For a quick look.
     cost_estimate.PRODUCTS["gpu"] = cost_estimate.Products(64, 1)
-    fast.ROWS_AT_ONCE["gpu"] = 8
     methods.GUIDED_WIDTH = 24
     for group in (TrainingOptions, PlainTextOptions):
         field = group.__dataclass_fields__["device"]

@@ -14,7 +14,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from minbert import fast
 from minbert.activations import activation_of
 from minbert.bert import BertModel
 from minbert.commands.digests import recording
@@ -143,10 +142,6 @@ def summed_cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
     logits: (M, V), of any floating dtype. targets: (M,) int64, the true token ids. M may be 0. The
     sum is in float32; float64 stays float64. Compare with F.cross_entropy(reduction="sum").
     """
-    # The same sum, a few rows at a time. No float32 copy of all logits is made.
-    if fast.is_on():
-        return fast.CrossEntropy.apply(logits, targets)
-
     dtype = torch.promote_types(logits.dtype, torch.float32)
     log_probabilities = logits.to(dtype).log_softmax(dim=-1)  # (M, V)
     of_targets = log_probabilities.gather(1, targets.unsqueeze(1))  # (M, 1)

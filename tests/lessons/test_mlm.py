@@ -21,6 +21,7 @@ from minbert.pretraining.mlm import (
     MaskedRows,
     mask_tokens,
     num_chosen,
+    summed_cross_entropy,
 )
 from minbert.weights import to_hugging_face
 from tests.lessons.test_masking import MASK, make_batch
@@ -79,6 +80,16 @@ def test_slow_loop():
         losses.append(math.log(sum(map(math.exp, scores))) - scores[label])
     # float32: measured 1e-7.
     assert model.loss(input_ids, labels).item() == pytest.approx(sum(losses) / 3, rel=1e-5)
+
+
+def test_logits_of_half_precision_are_summed_in_float32():
+    torch.manual_seed(0)
+    logits = (torch.randn(200, 1000) * 3).bfloat16().requires_grad_()
+    targets = torch.randint(1000, (200,))
+    found = summed_cross_entropy(logits, targets)
+    expected = torch.nn.functional.cross_entropy(logits.float(), targets, reduction="sum")
+    assert found.dtype == torch.float32, "bfloat16 has 8 bits: convert the logits before the sum"
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=0)
 
 
 def test_the_loss_of_a_batch_is_a_mean_over_its_masked_tokens():

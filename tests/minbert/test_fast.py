@@ -26,7 +26,7 @@ from minbert import AdamW, BertModel, BertTokenizer, fast
 from minbert.attention import attention, mask_to_bias
 from minbert.dropout import dropout
 from minbert.pooling import POOLINGS, pool
-from minbert.pretraining.mlm import IGNORED, BertForMaskedLM, summed_cross_entropy
+from minbert.pretraining.mlm import IGNORED, BertForMaskedLM
 from tests.lessons import test_attention as attention_lesson
 from tests.lessons import test_optimizer as optimizer_lesson
 from tests.lessons.test_layers import make_batch, make_model
@@ -291,47 +291,6 @@ FUSED_CHECKS = (
 @pytest.mark.parametrize("check", FUSED_CHECKS, ids=lambda check: check.__name__)
 def test_the_fused_update_passes_the_checks_of_the_lesson(check):
     check(functools.partial(AdamW, fused=True))
-
-
-# --- cross-entropy over a vocabulary --------------------------------------------------------------
-
-
-@pytest.mark.parametrize("num_rows", [0, 1, 128, 300])
-def test_cross_entropy_in_pieces_equals_the_readable_one(num_rows):
-    """In value and gradient: no row, one, a full piece of 128, and two pieces and a part."""
-    torch.manual_seed(0)
-    logits = (torch.randn(num_rows, 50, dtype=torch.float64) * 5).requires_grad_()
-    targets = torch.randint(50, (num_rows,))
-    found = summed_cross_entropy(logits, targets)
-    with fast.switched(is_fast=False):
-        readable = summed_cross_entropy(logits, targets)
-    expected = F.cross_entropy(logits, targets, reduction="sum")
-    torch.testing.assert_close(found, expected)
-    torch.testing.assert_close(readable, expected, rtol=0, atol=0)
-    assert "CrossEntropy" in found.grad_fn.name() and "CrossEntropy" not in readable.grad_fn.name()
-    gradients = [torch.autograd.grad(loss * 0.37, logits)[0] for loss in (found, expected)]
-    torch.testing.assert_close(*gradients)
-
-
-def test_cross_entropy_sums_bfloat16_in_float32():
-    torch.manual_seed(0)
-    logits = (torch.randn(200, 1000) * 3).bfloat16().requires_grad_()
-    targets = torch.randint(1000, (200,))
-    found = summed_cross_entropy(logits, targets)
-    expected = F.cross_entropy(logits.float(), targets, reduction="sum")
-    assert found.dtype == torch.float32
-    torch.testing.assert_close(found, expected, rtol=1e-5, atol=0)
-    gradients = [torch.autograd.grad(loss / 200, logits)[0] for loss in (found, expected)]
-    assert gradients[0].dtype == torch.bfloat16
-    # One rounding to bfloat16 more: 2^-8.
-    torch.testing.assert_close(*gradients, rtol=0.01, atol=1e-6)
-
-
-def test_cross_entropy_by_finite_differences():
-    torch.manual_seed(0)
-    logits = torch.randn(4, 5, dtype=torch.float64, requires_grad=True)
-    targets = torch.tensor([0, 4, 2, 2])
-    assert torch.autograd.gradcheck(lambda x: summed_cross_entropy(x, targets), logits)
 
 
 # --- the last layer at positions ------------------------------------------------------------------

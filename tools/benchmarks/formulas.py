@@ -20,23 +20,19 @@ import torch
 
 import minbert.dropout
 import minbert.optimizer
-import minbert.pretraining.mlm
 from data.options import SAMPLE_FOLDER
 from experiments.records import RECORDS
-from minbert import AdamW, BertModel, BertTokenizer
 from minbert.commands.ending import exit_code
 from minbert.commands.flags import Parser
-from minbert.pretraining.mlm import BertForMaskedLM, Masking
 from minbert.training import runtime
 from tools.benchmarks.comparison import versions
-from tools.benchmarks.inputs import MAX_LENGTH, sst_examples, write_model
+from tools.benchmarks.inputs import sst_examples, write_model
 from tools.benchmarks.recording import HELP, record_measurement
 from tools.benchmarks.settings import Execution
 from tools.benchmarks.timing import Side, alternate
 from tools.benchmarks.training_sides import TrainingData, our_side
 
 FINE_TUNING = "fine-tuning"
-MASKED = "masked language modelling"
 
 
 class Branch(NamedTuple):
@@ -49,7 +45,6 @@ class Branch(NamedTuple):
 BRANCHES = {
     "dropout": Branch(minbert.dropout, FINE_TUNING),
     "AdamW": Branch(minbert.optimizer, FINE_TUNING),
-    "cross-entropy": Branch(minbert.pretraining.mlm, MASKED),
 }
 
 
@@ -64,32 +59,6 @@ def without(branch: Branch) -> Iterator[None]:
         branch.file.fast = before  # type: ignore[attr-defined]
 
 
-def masked_side(data: TrainingData, precision: str) -> Side:
-    """Return a function that takes a step of masked language modelling on a batch."""
-    runtime.settle_memory()
-    device = torch.device("cpu")
-    model = BertForMaskedLM(BertModel.from_pretrained(data.model)).train()
-    tokenizer = BertTokenizer.from_pretrained(data.model)
-    masking = Masking.of(tokenizer)
-    optimizer = AdamW(model.parameters(), fused=True)
-
-    def run_part(part: int) -> None:
-        start = part * data.batch_size
-        examples = data.examples[start : start + data.batch_size]
-        texts = [example.sentence_1 for example in examples]
-        batch = tokenizer(
-            texts, padding=True, truncation=True, max_length=MAX_LENGTH, return_tensors="pt"
-        )
-        input_ids, labels = masking(batch.input_ids)
-        with runtime.autocast(device, precision):
-            loss = model.loss(input_ids, labels, None, batch.attention_mask)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-
-    return run_part
-
-
 def measure(
     model: str, precision: str, num_rounds: int, num_steps: int, folder: Path
 ) -> list[dict[str, Any]]:
@@ -101,7 +70,6 @@ def measure(
         FINE_TUNING: lambda: our_side(
             data, folder / "run", Execution(torch.device("cpu"), precision)
         ),
-        MASKED: lambda: masked_side(data, precision),
     }
     measured = []
     for training, make_side in trainings.items():
