@@ -15,13 +15,13 @@ from __future__ import annotations
 import argparse
 import importlib
 import inspect
+import io
 import json
 import os
 import sys
-import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from types import CodeType, FrameType, FunctionType, GeneratorType
 from typing import Any
@@ -176,112 +176,88 @@ def recorded_calls(called: set[CodeType]) -> Iterator[None]:
         sys.setprofile(before)
 
 
-class CallsOfTests:
-    """A pytest plugin that notes the seconds and the calls of each test."""
-
-    def __init__(self) -> None:
-        self.seconds: dict[str, float] = {}
-        self.calls: dict[str, set[CodeType]] = {}
-
-    @pytest.hookimpl(hookwrapper=True)
-    def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
-        """Run one test with its fixtures."""
-        started = time.perf_counter()
-        called: set[CodeType] = set()
-        with recorded_calls(called):
-            yield
-        self.seconds[item.nodeid] = time.perf_counter() - started
-        self.calls[item.nodeid] = called
-
-
 # --- the check ------------------------------------------------------------------------------------
 
 
-def run_tests(tests: list[str], plugins: list[Any]) -> int:
-    """Run tests up to the first failure, with the readable branches. Returns pytest's exit code."""
-    flags = ["-x", "-n0", "-p", "no:cacheprovider", "-k", "readable"]
-    return int(pytest.main([*flags, *tests], plugins=plugins))
+class Breaking:
+    """A pytest plugin that breaks functions in place of one run of the tests.
 
+    All tests run once, and the calls of each are noted. Then each function has a fork of its own,
+    in which it is broken, and the tests that call it run up to the first failure.
+    """
 
-def in_child(work: Callable[[], Any]) -> Any:
-    """Call a function in a forked process that prints nothing. Returns its result through JSON."""
-    with tempfile.TemporaryDirectory() as folder:
-        answer = Path(folder, "answer.json")
+    def __init__(self, files: Sequence[str]) -> None:
+        self.functions = {file: functions_of(file) for file in files}
+        self.seconds: dict[pytest.Item, float] = {}
+        self.calls: dict[pytest.Item, set[CodeType]] = {}
+        # From each file to its functions that can be broken although all tests pass.
+        self.unnoticed: dict[str, list[str]] = {}
+        # Whether a test fails for a function that does what it did before.
+        self.control: bool | None = None
+
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        """Do everything, in the place of pytest's own loop over the tests."""
+        for item, following in zip(session.items, [*session.items[1:], None], strict=True):
+            started = time.perf_counter()
+            called: set[CodeType] = set()
+            with recorded_calls(called):
+                item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+            self.seconds[item] = time.perf_counter() - started
+            self.calls[item] = called
+        if session.testsfailed:
+            return True  # `check` says so
+        for file, functions in self.functions.items():
+            names = [name for name in functions if not self.is_noticed(session, functions[name])]
+            self.unnoticed[file] = names
+        file, name = CONTROL
+        if file in self.functions:
+            function = self.functions[file][name]
+            assert self.tests_of(function), "no test calls the function of the negative control"
+            self.control = self.is_noticed(session, function, replace_by_a_copy)
+        return True
+
+    def tests_of(self, function: FunctionType) -> list[pytest.Item]:
+        """The tests that call a function, quickest first."""
+        tests = [item for item, called in self.calls.items() if function.__code__ in called]
+        return sorted(tests, key=lambda item: self.seconds[item])
+
+    def is_noticed(
+        self,
+        session: pytest.Session,
+        function: FunctionType,
+        change: Callable[[FunctionType], None] = break_function,
+    ) -> bool:
+        """Whether a test fails, or its process ends, where a function is changed."""
+        tests = self.tests_of(function)
         pid = os.fork()
         if pid == 0:
-            null = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(null, 1)
-            os.dup2(null, 2)
-            answer.write_text(json.dumps(work()))
+            change(function)
+            for item in tests:
+                item.config.hook.pytest_runtest_protocol(item=item, nextitem=None)
+                if session.testsfailed:
+                    os._exit(1)
             os._exit(0)
-        os.waitpid(pid, 0)
-        return json.loads(answer.read_text()) if answer.is_file() else None
+        _, status = os.waitpid(pid, 0)
+        return os.waitstatus_to_exitcode(status) != 0
 
 
-def find_lesson_tests(files: Sequence[str]) -> dict[str, dict[str, list[str]]]:
-    """From each function of some lesson files to the lesson tests that call it, quickest first.
-
-    Raises AssertionError if a lesson test fails although nothing is broken.
-    """
-    functions = {file: functions_of(file) for file in files}
-
-    def tests_that_call(function: FunctionType, plugin: CallsOfTests) -> list[str]:
-        tests = [test for test, called in plugin.calls.items() if function.__code__ in called]
-        return sorted(tests, key=lambda test: plugin.seconds[test])
-
-    def collect() -> dict[str, dict[str, list[str]]]:
-        plugin = CallsOfTests()
-        if run_tests(["tests/lessons"], [plugin]) != 0:
-            return {}
-        tests: dict[str, dict[str, list[str]]] = {}
-        for file, by_name in functions.items():
-            tests[file] = {name: tests_that_call(by_name[name], plugin) for name in by_name}
-        return tests
-
-    tests = in_child(collect)
-    assert tests, "a lesson test fails before anything is broken"
-    return tests
-
-
-def unnoticed(file: str, tests: Mapping[str, list[str]]) -> list[str]:
-    """The functions of a lesson file that can be broken although all lesson tests pass.
-
-    tests: from each function to the tests that call it.
-    """
-    names = []
-    for name, function in functions_of(file).items():
-
-        def try_broken(function: FunctionType = function, name: str = name) -> int:
-            break_function(function)
-            return run_tests(tests[name], [])
-
-        # pytest's code 1: a test failed. None: the process ended before all tests had run.
-        if not tests[name] or in_child(try_broken) not in (1, None):
-            names.append(name)
-    return names
-
-
-def copied_is_noticed(file: str, name: str, tests: list[str]) -> bool:
-    """The negative control: whether tests notice a function that does what it did before."""
-    function = functions_of(file)[name]
-
-    def replace_by_a_copy() -> int:
-        copy = FunctionType(function.__code__, function.__globals__)
-        replace_body(function, copy)
-        return run_tests(tests, [])
-
-    return in_child(replace_by_a_copy) != 0
+def replace_by_a_copy(function: FunctionType) -> None:
+    """Let a function call a copy of itself."""
+    replace_body(function, FunctionType(function.__code__, function.__globals__))
 
 
 def check(files: Sequence[str]) -> dict[str, Any]:
-    """Break each function of some files. Returns the unnoticed ones, and the negative control."""
-    tests = find_lesson_tests(files)
-    result: dict[str, Any] = {"unnoticed": {file: unnoticed(file, tests[file]) for file in files}}
-    if CONTROL[0] in tests:
-        file, name = CONTROL
-        assert tests[file][name], "no lesson test calls the function of the negative control"
-        result["control"] = copied_is_noticed(file, name, tests[file][name][:3])
-    return result
+    """Break each function of some files. Returns the unnoticed ones, and the negative control.
+
+    Raises AssertionError if a lesson test fails although nothing is broken.
+    """
+    plugin = Breaking(files)
+    flags = ["-n0", "-p", "no:cacheprovider", "-k", "readable", "tests/lessons"]
+    printed = io.StringIO()
+    with redirect_stdout(printed):
+        code = pytest.main(flags, plugins=[plugin])
+    assert code == 0, f"a lesson test fails before anything is broken: {printed.getvalue()[-2000:]}"
+    return {"unnoticed": plugin.unnoticed, "control": plugin.control}
 
 
 def main(arguments: Sequence[str]) -> None:

@@ -151,6 +151,7 @@ def test_the_advice_for_pairs_with_scores_is_followed(tmp_path, capsys):
         writer.writerows(row[2:5] for row in rows[1::30])
     task = f"name=faq,train={tmp_path}/faq.csv,text=question,text_pair=answer,label=score"
     flags = ["--task", task, "--tasks", "faq", "--output-dir", str(tmp_path / "runs")]
+    flags += ["--least-steps", "20"]
     assert run_multitask.main([*flags, "--name", "before"]) == 0
     advice = re.search(r"warning: In faq, .* Try (--head .*)\.\n", capsys.readouterr().out)
     assert advice is not None
