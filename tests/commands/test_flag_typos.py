@@ -54,9 +54,9 @@ def test_every_parser_suggests_the_flag_that_was_meant():
     assert {"multitask.predict", "contrastive.embed", "data.download", "experiments"} <= {*COMMANDS}
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", [name for name in COMMANDS if not name.startswith("tools.")])
 def test_a_typo_in_a_flag(command):
-    """Also where other arguments are missing: the typo is why."""
+    """Also where other arguments are missing: the typo is why. Those of tools/ have the parser."""
     result = subprocess.run(
         [sys.executable, "-m", command, "--hlep"],
         cwd=ROOT,

@@ -179,63 +179,6 @@ def test_an_installed_wheel_lists_only_commands_that_work_there(installed, clone
     assert not list(tmp_path.iterdir())
 
 
-SCRIPT = """\
-from pathlib import Path
-
-import numpy as np
-
-from contrastive.embed import SentenceEncoder
-from minbert import AdamW, BertConfig, BertModel, BertTokenizer
-from multitask import Predictor
-
-
-def label(predictor: Predictor, texts: list[str]) -> dict[str, str]:
-    answers = predictor.predict(texts, task="sst")
-    return dict(zip(texts, answers.tolist()))
-
-
-def most_similar(encoder: SentenceEncoder, query: str, texts: list[str]) -> str:
-    similarities = encoder.similarity(encoder.encode([query]), encoder.encode(texts))
-    return texts[int(similarities.argmax())]
-
-
-def vectors_of(folder: Path, texts: list[str]) -> np.ndarray:
-    tokenizer = BertTokenizer.from_pretrained(folder)
-    model = BertModel.from_pretrained(folder).eval()
-    batch = tokenizer(texts, padding=True, return_tensors="pt")
-    states = model(**batch).last_hidden_state
-    return np.asarray(states[:, 0].detach().numpy())
-
-
-predictor = Predictor(device="cpu")
-names: tuple[str, ...] = Predictor(task="sst").label_names
-shares: np.ndarray = predictor.predict_proba(["Fine."], task="sst")
-optimizer = AdamW(BertModel(BertConfig()).parameters(), lr=1e-3)
-"""
-
-
-def check_types(script: str, folder: Path) -> str:
-    """What `mypy --strict` says of a user's script. Our packages are on Python's path."""
-    (folder / "script.py").write_text(script)
-    cache = ["--cache-dir", ROOT / ".mypy_cache" / "scripts"]
-    result = subprocess.run(
-        [sys.executable, "-m", "mypy", "--strict", *cache, "script.py"],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=600,
-    )
-    return result.stdout + result.stderr
-
-
-def test_a_users_script_passes_a_strict_type_checker(tmp_path):
-    pytest.importorskip("mypy")
-    assert "Success: no issues found" in check_types(SCRIPT, tmp_path)
-    wrong = SCRIPT.replace('task="sst")\n    return', "task=5)\n    return")
-    assert 'Argument "task" to "predict" of "Predictor"' in check_types(wrong, tmp_path)
-
-
 def test_the_oldest_setuptools_is_named():
     """Before it, a wheel needs a second package."""
     text = (ROOT / "pyproject.toml").read_text()
