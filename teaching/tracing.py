@@ -165,7 +165,9 @@ def prediction_section(tasks: Mapping[str, MultitaskBert], batches: dict[str, Ba
         for task, model in tasks.items():
             column |= answer_rows(model, task, batch)
         columns.append(column)
-    rows = [(name, *(column[name] for column in columns)) for name in columns[0]]
+    rows = []
+    for name in columns[0]:
+        rows.append((name, *(column[name] for column in columns)))
     table = Table(heading_and_numbers("task", *batches), tuple(rows))
     return Section("Prediction", "Probabilities of classes, or the number.", table, level=2)
 
