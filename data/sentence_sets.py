@@ -15,11 +15,12 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
-from data.examples import SST, STS, Example
+from data.examples import SST, STS, Example, evenly_spaced
 from data.readers import read_examples
 from data.tables.columns import ColumnNames, Role, find_column, find_columns
 from data.tables.numbers import parse_number
@@ -92,12 +93,33 @@ def read_pairs(path: str | Path, names: ColumnNames | None = None) -> SentenceSe
     else:
         pairs = parse_pairs(table, names)
 
-    if len({example.label for example in pairs.examples}) < 2:
+    check_labels(path, pairs.examples)
+    return pairs
+
+
+def evenly_cut(pairs: SentenceSet, limit: int) -> SentenceSet:
+    """At most `limit` rows of a set, evenly spaced, so that each of its parts keeps its share.
+
+    limit: 0 for all rows. Raises ValueError where the labels of the rows that stay are all equal.
+    """
+    if not limit or limit >= len(pairs.examples):
+        return pairs
+    examples = tuple(evenly_spaced(pairs.examples, limit))
+    check_labels(pairs.path, examples)
+    subsets = pairs.subsets
+    if subsets is not None:
+        subsets = tuple(evenly_spaced(subsets, limit))
+    summary = f"{pairs.summary}; {limit} of these are measured"
+    return replace(pairs, examples=examples, subsets=subsets, summary=summary)
+
+
+def check_labels(path: str | Path, examples: Sequence[Example]) -> None:
+    """Raise ValueError where all labels are equal: they have no correlation with anything."""
+    if len({example.label for example in examples}) < 2:
         raise ValueError(
-            f"{path}: all labels are {pairs.examples[0].label:g}; expected are different ones, or "
+            f"{path}: all labels are {examples[0].label:g}; expected are different ones, or "
             "there is no correlation. Add rows, or leave the file out."
         )
-    return pairs
 
 
 def is_of_course(table: RawTable, role: Role, column: str, names: ColumnNames) -> bool:

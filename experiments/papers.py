@@ -77,6 +77,7 @@ class PapersOptions(CommandOptions):
     ranking: tuple[Path, ...] = argument((), "answers to rank, as there", "FILE...")
     senteval: Path | None = argument(None, "data folder of SentEval, as there", "DIR")
     classifier: str = argument("logistic", "of --senteval", choices=("logistic", "mlp"))
+    rows: int = argument(0, "rows of each measured file at most, as there. 0: all", low=0)
     text: tuple[str, ...] = argument(
         (), "the text of recipes that need one: files, as in contrastive.train", "TEXT..."
     )
@@ -111,6 +112,8 @@ class PapersOptions(CommandOptions):
         }
         for name, paths in files.items():
             words += [name, *map(str, paths)] if paths else []
+        if self.rows and (self.sets or self.pairs):
+            words += ["--rows", str(self.rows)]
         if self.senteval is not None:
             words += ["--senteval", str(self.senteval), "--classifier", self.classifier]
         return words
@@ -148,6 +151,10 @@ class PapersOptions(CommandOptions):
             raise ValueError(
                 "there is nothing to measure on; pass --sets FILE..., --pairs FILE..., --ranking "
                 "FILE... or --senteval DIR."
+            )
+        if self.rows and not (self.sets or self.pairs):
+            raise ValueError(
+                "--rows has no effect without --sets or --pairs. Add one of them, or drop it."
             )
         if self.sets and self.senteval is not None:
             raise ValueError(
@@ -404,6 +411,8 @@ def run_series(options: PapersOptions) -> None:
     path = options.out / "papers.md"
     table = results.table()
     text = f"{table}\n\n{ABOUT_TABLE} Model: {options.model}. Flags of --with: {options.with_}."
+    if options.rows:
+        text += f" Of each file, at most {options.rows:,} rows were measured."
     write_text(path, text + "\n")
     terminal.say(f"\n{text}\n\nThis table is also in {path}.")
 

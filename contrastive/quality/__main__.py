@@ -20,7 +20,7 @@ from collections.abc import Sequence
 
 from contrastive.quality.files import read_others
 from contrastive.quality.options import QualityOptions, by_name, check_output_files
-from data.sentence_sets import read_labelled, read_pairs
+from data.sentence_sets import evenly_cut, read_labelled, read_pairs
 from minbert.commands.ending import exit_code
 from minbert.commands.flags import parse_command
 from minbert.reporting import terminal
@@ -37,7 +37,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     with terminal.session("reading the files"):
         # A mistake in the files is reported before torch is imported.
         names = request.column_names
-        sets = {name: read_pairs(path, names) for name, path in by_name(request.sets).items()}
+        sets = {}
+        for name, path in by_name(request.sets).items():
+            sets[name] = evenly_cut(read_pairs(path, names), request.rows)
         transfer = {}
         for name, path in by_name(request.transfer).items():
             transfer[name] = read_labelled(path, request.folds, names)

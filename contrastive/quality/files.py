@@ -43,8 +43,10 @@ def read_others(request: QualityOptions) -> OtherFiles:
     """Read all of these files. ValueError says what cannot be used."""
     pairs = {}
     for number, (name, path) in enumerate(by_name(request.pairs).items()):
-        dev = read_classes(request.pairs_dev[number]) if request.pairs_dev else None
-        pairs[name] = PairFiles(read_classes(path), dev)
+        dev = None
+        if request.pairs_dev:
+            dev = read_classes(request.pairs_dev[number], request.rows)
+        pairs[name] = PairFiles(read_classes(path, request.rows), dev)
     ranking = {name: read_ranking(path) for name, path in by_name(request.ranking).items()}
     senteval = []
     if request.senteval is not None:
@@ -52,9 +54,12 @@ def read_others(request: QualityOptions) -> OtherFiles:
     return OtherFiles(pairs, ranking, senteval)
 
 
-def read_classes(path: Path) -> TrainingText:
-    """Pairs labelled 0 or 1, and some of each. ValueError for any other file."""
-    text = read_training_text(path)
+def read_classes(path: Path, limit: int) -> TrainingText:
+    """Pairs labelled 0 or 1, and some of each. ValueError for any other file.
+
+    limit: rows at most, evenly spaced; 0 for all.
+    """
+    text = read_training_text(path, limit)
     if text.kind != "pairs" or text.labels is None or set(text.labels) != {0.0, 1.0}:
         held = f"{text.kind} without labels" if text.labels is None else "other labels"
         raise ValueError(

@@ -71,6 +71,9 @@ class QualityOptions(CommandOptions):
         "minutes to hours",
         choices=("logistic", "mlp"),
     )
+    rows: int = argument(
+        0, "rows of each file of --sets and --pairs at most, evenly spaced. 0: all", low=0
+    )
     text: str | None = argument(
         None,
         "column of the files with the sentences (default: sentence1 of --sets, sentence of "
@@ -175,6 +178,10 @@ class QualityOptions(CommandOptions):
         for flag, value in needs_sets.items():
             if value and not self.sets:
                 raise ValueError(f"{flag} has no effect without --sets; add that or drop it.")
+        if self.rows and not (self.sets or self.pairs):
+            raise ValueError(
+                "--rows has no effect without --sets or --pairs; add one of them or drop it."
+            )
         if self.column_names.are_given and self.sets and self.transfer:
             raise ValueError(
                 "--text and --label would name columns of --sets and of --transfer; measure the "

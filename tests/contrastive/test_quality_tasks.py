@@ -283,3 +283,8 @@ def test_the_command_measures_all_of_them(tiny_model, tmp_path, capsys, no_fsync
 def test_flags_without_an_effect(flags, words, tmp_path, capsys):
     assert main(["minbert-mini", "--sets", "x.tsv", *flags]) == 2
     assert words in capsys.readouterr().err
+
+
+def test_rows_cut_sets_and_pairs_alone(capsys):
+    assert main(["minbert-mini", "--ranking", "a.csv", "--rows", "5"]) == 2
+    assert "--rows has no effect without --sets or --pairs" in capsys.readouterr().err

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from data.sentence_sets import read_labelled, read_pairs
+from data.sentence_sets import evenly_cut, read_labelled, read_pairs
 from data.tables.columns import ColumnNames
 
 
@@ -38,6 +38,20 @@ def test_a_plain_file_by_hand(tmp_path):
     assert pairs.subsets == ("news", "forum")
     assert pairs.classes == ()
     assert pairs.summary == f"{path}: 2 rows read"
+
+
+def test_a_cut_is_evenly_spaced_and_keeps_each_row_whole(tmp_path):
+    rows = [f"{number % 3}\tfirst {number}\tsecond {number}\tpart {number}" for number in range(10)]
+    pairs = read_pairs(write(tmp_path, "\n".join(["score\tsentence1\tsentence2\tsubset", *rows])))
+    cut = evenly_cut(pairs, 4)
+    expected = [(f"first {n}", f"second {n}", float(n % 3)) for n in (0, 2, 5, 7)]
+    assert rows_of(cut) == expected
+    assert cut.subsets == ("part 0", "part 2", "part 5", "part 7")
+    assert "4 of these are measured" in cut.summary
+    assert evenly_cut(pairs, 0) is pairs
+    assert evenly_cut(pairs, 10) is pairs
+    with pytest.raises(ValueError, match="all labels are 0"):
+        evenly_cut(pairs, 1)
 
 
 def test_without_subsets_and_with_a_byte_order_mark(tmp_path):

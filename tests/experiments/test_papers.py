@@ -100,6 +100,7 @@ def test_a_series_is_trained_measured_and_not_repeated(
     names = ["sg-table-1-mean", "bsc-one-way", "ct-table-4-random"]
     words = [*names, "--model", tiny_model, "--sets", sets, "--text", "sts"]
     words = [str(word) for word in (*words, "--data-dir", sample_data, "--out", tmp_path / "out")]
+    words += ["--rows", "12"]
     # A recipe's own --steps and --rows are replaced, because the last ones count.
     flags = "--with=--steps 2 --rows 40 --batch-size 8 --device cpu --precision fp32"
     assert experiments([*words, "--seeds", "0,1", flags]) == 0
@@ -115,6 +116,7 @@ def test_a_series_is_trained_measured_and_not_repeated(
     assert {"`ct-table-4-random`, worse copy", "`ct-table-4-random`, difference"} <= set(rows)
     measured = tmp_path / "out" / "measured" / "bsc-one-way-seed1" / "quality.json"
     record = json.loads(measured.read_text(encoding="utf-8"))
+    assert record["sets"]["STS12_test"]["rows"] == 12
     score = record["sets"]["STS12_test"]["vectors"]["mean"]["all"]["spearman"]
     assert f"{score:.4f}" in capsys.readouterr().out
 
@@ -153,6 +155,7 @@ def test_a_series_is_trained_measured_and_not_repeated(
         (["sg-table-1-sg", "--sets", "a", "--with=--stps 3"], "unknown flag --stps"),
         (["sg-table-1-sg", "--sets", "a", "--senteval", "b"], "have averages of their own"),
         (["rob-5", "sg-table-1-sg", "--sets", "a"], "rob-5 is a recipe of run_multitask.py"),
+        (["sg-table-1-sg", "--ranking", "a", "--rows", "9"], "--rows has no effect"),
         ([], "NAME is missing"),
     ],
 )
