@@ -56,6 +56,7 @@ from experiments.tables import (
 )
 from tools.tables.conditions import count, not_measured
 from tools.tables.preparations import NOTES, PREPARATIONS, ROWS
+from tools.tables.row_chance import COLUMN, chance_column
 from tools.tables.rows import Content, Entry, Row, by_seed, pair_rows, runs_of, value_of, values_of
 
 if sys.version_info >= (3, 11):
@@ -189,6 +190,12 @@ FORMATS: dict[str, Callable[[Any], str]] = {
 }
 
 
+def own_columns(entry: Entry) -> list[Any]:
+    """Return what `columns` says, or what it says in the entry that it names."""
+    columns = entry.get("columns", [])
+    return read_entries()[columns]["columns"] if isinstance(columns, str) else columns
+
+
 def columns_of(entry: Entry) -> list[Mapping[str, Any]]:
     """Return the columns of an entry, with those of its scores in the place of "scores"."""
     names = entry.get("scores", [])
@@ -199,9 +206,7 @@ def columns_of(entry: Entry) -> list[Mapping[str, Any]]:
     folder = entry.get("scores_in", "scores.")
     scores = [{"title": title, "value": folder + name, "format": kind} for name, title in pairs]
 
-    columns = entry.get("columns", [])
-    if isinstance(columns, str):
-        columns = read_entries()[columns]["columns"]
+    columns = own_columns(entry)
     # The scores stand last, or where the entry says so.
     place = columns.index("scores") if "scores" in columns else len(columns)
     return [*columns[:place], *scores, *columns[place + 1 :]]
@@ -297,15 +302,21 @@ def turned_lines(entry: Entry, groups: Sequence[Row]) -> list[str]:
     """Return the lines of a table with a row for each score, and a column for each group.
 
     The last column is the score of the most frequent answer. All groups were measured on the same
-    sentences, so it is the same for all.
+    sentences, so it is the same for all. The column before it says how far chance in the sentences
+    moves a score, where that is known.
     """
-    titles = [f"{group.title}, {count(len(group.records), 'seed')}" for group in groups]
-    lines = format_head(["", *titles, "majority"])
     majority = groups[0].records[0]["majority"]
-    for score in entry.get("scores", majority):
-        column = {"value": f"scores.{score}", "format": "scores"}
+    names = list(entry.get("scores", majority))
+    chances = chance_column(groups, names)
+
+    titles = [f"{group.title}, {count(len(group.records), 'seed')}" for group in groups]
+    lines = format_head(["", *titles, *([COLUMN] if chances else []), "majority"])
+    for name in names:
+        column = {"value": f"scores.{name}", "format": "scores"}
         cells = [cell_of(column, group) for group in groups]
-        lines.append(format_row([score, *cells, f"{majority[score]:.3f}"]))
+        if chances:
+            cells.append(chances[name])
+        lines.append(format_row([name, *cells, f"{majority[name]:.3f}"]))
     return lines
 
 
@@ -351,7 +362,7 @@ def notes_of(entry: Entry) -> list[str]:
 def build_table(entry: Entry, records: Sequence[Record], notes: Sequence[str]) -> str:
     """Return a table of these records, and the notes below it. Raises ValueError as rows_of."""
     rows = rows_of(entry, records)
-    words = Words(Content(entry, records, rows))
+    words = Words(Content({**entry, "columns": own_columns(entry)}, records, rows))
     paragraphs = ["\n".join(lines_of(entry, rows))]
     for note in notes:
         paragraphs.append(note.format_map(words))

@@ -19,7 +19,7 @@ from tools.tables.conditions import count, measured_on
 from tools.tables.ensembles import ROWS as WAYS_TO_JOIN
 from tools.tables.ensembles import check_table, distinct
 from tools.tables.report_rows import REPORT_NOTES, REPORT_ROWS
-from tools.tables.row_chance import chance_in_rows
+from tools.tables.row_chance import chance_in_rows, of_several_runs
 from tools.tables.rows import Content, Entry, Row, by_seed, pair_rows
 
 # --- the default job on real sentences ------------------------------------------------------------
@@ -338,7 +338,7 @@ def soup_rows(entry: Entry, records: Sequence[Record]) -> list[Row]:
         of_seeds = []
         for seed, runs in group_records(records, "seed").items():
             scores = with_overall({run["options"]["tasks"]: score_of(run) for run in runs})
-            of_seeds.append({"seed": seed, "scores": scores})
+            of_seeds.append({"seed": seed, **of_several_runs(scores, runs)})
         rows.append(Row(title, of_seeds))
     return rows
 
@@ -369,8 +369,10 @@ def ensemble_rows(entry: Entry, records: Sequence[Record]) -> list[Row]:
     rows = []
     for title, group in group_records(records, "title").items():
         for way in WAYS_TO_JOIN:
-            scores = [{"scores": record["scores"][way]} for record in group]
-            rows.append(Row(title, scores, values={"way": way}))
+            joined = []
+            for record in group:
+                joined.append(of_several_runs(record["scores"][way], record["runs"]))
+            rows.append(Row(title, joined, values={"way": way}))
     return rows
 
 

@@ -1,59 +1,145 @@
-"""How far chance in the dev rows alone moves the scores of a table: a note below it.
+"""How far chance in the dev rows alone moves the scores of a table.
 
 A record has scores and no answers, so nothing can be drawn anew. The share of right answers of N
 rows has the standard error sqrt(p (1 - p) / N). A correlation has about (1 - r^2) / sqrt(N - 3), by
-Fisher's transformation. The 95 % interval reaches 1.96 standard errors to both sides.
+Fisher's transformation. The 95 % interval reaches 1.96 standard errors to both sides. The overall
+score is the mean of three tasks, whose rows are drawn independently of each other.
+
+A table has this as a note, or as a column where its scores are rows.
 """
 
 from __future__ import annotations
 
-import itertools
 import math
+import re
 import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from experiments.known_data import known_data
+from experiments.records import Record
 from experiments.results import join
-from tools.tables.rows import Content, value_of
+from experiments.tables import COLUMNS, OVERALL
+from tools.tables.cut import REPORT_CUT
+from tools.tables.rows import Content, Entry, Row, value_of
 
 STANDARD_ERRORS = 1.96
-CORRELATION = "sts"
-TITLES = {"sst": "SST", "para": "PARA", "sts": "STS"}
-# The scores of tools/benchmarks/real_sentences.py, and the course's dev file that each is of.
-OF_THE_COURSE = {
-    "sst": "SST, five classes, accuracy",
-    "para": "PARA, accuracy",
-    "sts": "STS, Pearson",
+TASKS = ("sst", "para", "sts")
+CORRELATIONS = ("sts", "STS, Pearson")
+TITLES = {column.score: column.title for column in COLUMNS}
+# The scores of tools/benchmarks/real_sentences.py, and how many rows of the course's dev files each
+# has. A recall has the rows of its class, and the polarity those that are not neutral.
+ACCURACY_OF_SST = "SST, five classes, accuracy"
+COURSE_ROWS = {
+    ACCURACY_OF_SST: 1101,
+    "SST, recall of class 0": 139,
+    "SST, recall of class 1": 289,
+    "SST, recall of class 2": 229,
+    "SST, recall of class 3": 279,
+    "SST, recall of class 4": 165,
+    "SST, polarity": 872,
+    "PARA, accuracy": 20212,
+    "STS, Pearson": 863,
 }
-COURSE_ROWS = {"sst": 1101, "para": 20212, "sts": 863}
+# Such as "20 sentences, with a negation, polarity".
+NUMBER_IN_NAME = re.compile(r"([\d,]+) (other )?sentences\b.*, polarity")
+COLUMN = "± by rows"
+UNKNOWN = "–"
 
 
-class Scores(NamedTuple):
-    """The scores of a task in a table, and the number of the rows that all of them share."""
+class Chance(NamedTuple):
+    """How far the 95 % interval of a score reaches to one side, and how many rows were scored.
 
-    task: str
+    num_rows: 0 for the overall score, which has the rows of several tasks.
+    """
+
+    half_width: float
     num_rows: int
-    values: Sequence[float]
 
 
-def half_width(scores: Scores) -> float:
-    """Return how far the 95 % interval of the mean score reaches to one side."""
-    mean = statistics.fmean(scores.values)
-    if scores.task == CORRELATION:
-        return STANDARD_ERRORS * (1 - mean**2) / math.sqrt(scores.num_rows - 3)
-    return STANDARD_ERRORS * math.sqrt(mean * (1 - mean) / scores.num_rows)
+def half_width(name: str, num_rows: int, mean: float) -> float:
+    """Return how far the 95 % interval of a score reaches to one side.
+
+    name: of a task, or of a score in COURSE_ROWS. mean: of the score over the runs.
+    """
+    if name in CORRELATIONS:
+        return STANDARD_ERRORS * (1 - mean**2) / math.sqrt(num_rows - 3)
+    return STANDARD_ERRORS * math.sqrt(mean * (1 - mean) / num_rows)
+
+
+# --- one score of one row -------------------------------------------------------------------------
+
+
+def chance_of(row: Row, path: str) -> Chance | None:
+    """Return the chance in a score of a row of a table; None where its dev rows are not known.
+
+    path: the field of the score, such as "scores.sst".
+    """
+    folder, _, name = path.rpartition(".")
+    if name == OVERALL:
+        return chance_of_overall(row, folder)
+    values = [value_of(record, path) for record in row.records]
+    present = [value for value in values if value is not None]
+    sizes = {num_rows_of(record, folder, name) for record in row.records}
+    # Rows of another number have another interval.
+    num_rows = sizes.pop() if len(sizes) == 1 else None
+    if num_rows is None or not present:
+        return None
+    return Chance(half_width(name, num_rows, statistics.fmean(present)), num_rows)
+
+
+def chance_of_overall(row: Row, folder: str) -> Chance | None:
+    """Return the chance in the mean of the three tasks. folder: the field that holds the scores."""
+    squares = 0.0
+    for task in TASKS:
+        chance = chance_of(row, f"{folder}.{task}" if folder else task)
+        if chance is None:
+            return None
+        squares += chance.half_width**2
+    return Chance(math.sqrt(squares) / len(TASKS), 0)
+
+
+def num_rows_of(record: Mapping[str, Any], folder: str, name: str) -> int | None:
+    """Return how many rows a score of a record was computed on; None where it is not known.
+
+    folder: the field that holds the scores. A record that was made from several runs has "dev",
+    which is the number of dev rows by task.
+    """
+    if folder == "train_scores":
+        return int(REPORT_CUT.values["score_train"])
+    if name in COURSE_ROWS:
+        # The runs with other shares of film sentences were measured on product sentences.
+        if "products" in record:
+            return record["products"] if name == ACCURACY_OF_SST else None
+        return COURSE_ROWS[name]
+    number = NUMBER_IN_NAME.fullmatch(name)
+    if number:
+        return int(number[1].replace(",", ""))
+    return dev_rows([record]).get(name)
+
+
+def dev_rows(records: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+    """Return the number of dev rows by task, of runs that may have trained a task each."""
+    sizes: dict[str, int] = {}
+    for record in records:
+        known = known_data().get(str(record.get("data")))
+        sizes |= known.dev if known else record.get("dev", {})
+    return sizes
+
+
+# --- below and in a table -------------------------------------------------------------------------
 
 
 def chance_in_rows(content: Content) -> str:
     """Return the note, or "" where the records do not say which rows were scored."""
-    records = list(itertools.chain.from_iterable(row.records for row in content.rows))
+    if content.entry.get("turned", False):
+        return note_of_column(content)
     parts = []
-    for task in TITLES:
-        scores = scores_of(task, records)
-        if scores is not None:
-            width = half_width(scores)
-            parts.append(f"± {width:.3f} for {TITLES[task]} ({scores.num_rows:,} rows)")
+    for path, title in shown_scores(content.entry):
+        chances = [chance_of(row, path) for row in content.rows]
+        known = [chance for chance in chances if chance is not None]
+        if known:
+            parts.append(describe(title, known))
     if not parts:
         return ""
     return (
@@ -62,23 +148,59 @@ def chance_in_rows(content: Content) -> str:
     )
 
 
-def scores_of(task: str, records: Sequence[Mapping[str, Any]]) -> Scores | None:
-    """Return the scores of a task, or None where there are none or their rows are not known."""
-    values = [value_of(record, f"scores.{OF_THE_COURSE[task]}") for record in records]
-    if any(value is not None for value in values):
-        num_rows = COURSE_ROWS[task]
-    else:
-        values = [value_of(record, f"scores.{task}") for record in records]
-        sizes = {size_of(task, record) for record in records}
-        # Rows of another number have another interval.
-        if len(sizes) != 1 or None in sizes:
-            return None
-        num_rows = sizes.pop() or 0
-    present = [value for value in values if value is not None]
-    return Scores(task, num_rows, present) if present else None
+def note_of_column(content: Content) -> str:
+    """Return what the column of `chance_column` says, or "" where there is no such column."""
+    majority = content.rows[0].records[0]["majority"]
+    cells = chance_column(content.rows, content.entry.get("scores", list(majority)))
+    if not cells:
+        return ""
+    note = (
+        f'The column "{COLUMN}" says how far chance in the rows alone moves a score. It is half of '
+        "the 95 % interval of one score."
+    )
+    if len(content.rows) > 1:
+        note += " It is that of the model for which it is widest."
+    without = [name for name, cell in cells.items() if cell == UNKNOWN]
+    if without:
+        note += f" The records hold no predictions, so they have no interval of {join(without)}."
+    return note
 
 
-def size_of(task: str, record: Mapping[str, Any]) -> int | None:
-    """Return how many dev rows of a task the data of a record have."""
-    data = known_data().get(str(record.get("data")))
-    return None if data is None else data.dev.get(task)
+def describe(title: str, chances: Sequence[Chance]) -> str:
+    """Return the least and the greatest chance in a score of several rows of a table, in words."""
+    widths = [chance.half_width for chance in chances]
+    least, most = f"{min(widths):.3f}", f"{max(widths):.3f}"
+    amount = f"± {least}" if least == most else f"± {least} to {most}"
+    sizes = [f"{chance.num_rows:,}" for chance in chances if chance.num_rows]
+    return f"{amount} for {title} ({join(sizes)} rows)" if sizes else f"{amount} for {title}"
+
+
+def shown_scores(entry: Entry) -> list[tuple[str, str]]:
+    """Return the field and the title of each score that is a column of a table."""
+    shown = []
+    for column in entry.get("columns", []):
+        if isinstance(column, dict) and column.get("format") == "scores":
+            shown.append((column["value"], column["title"]))
+    folder = entry.get("scores_in", "scores.")
+    names = entry.get("scores", [])
+    for name in TITLES if names == "dev" else names:
+        shown.append((folder + name, TITLES.get(name, name)))
+    return shown
+
+
+def chance_column(groups: Sequence[Row], names: Sequence[str]) -> dict[str, str]:
+    """Return the cells of the column in a table whose rows are scores, by score.
+
+    It has the group with the widest interval. {} where no interval is known.
+    """
+    cells = {}
+    for name in names:
+        chances = [chance_of(group, f"scores.{name}") for group in groups]
+        widths = [chance.half_width for chance in chances if chance is not None]
+        cells[name] = f"{max(widths):.3f}" if widths else UNKNOWN
+    return cells if set(cells.values()) != {UNKNOWN} else {}
+
+
+def of_several_runs(scores: Mapping[str, float], runs: Sequence[Record]) -> dict[str, Any]:
+    """Return a record of scores that several runs have together, with the rows they are of."""
+    return {"scores": dict(scores), "dev": dev_rows(runs)}

@@ -105,10 +105,10 @@ def test_scores_as_rows_have_the_majority_beside_them():
         records.append({"model": model, "scores": scores, "majority": majority})
     text = build_table(entry, records, [])
     assert text.split("\n") == [
-        "|  | a, 1 seed | b, 2 seeds | majority |",
-        "|---|---|---|---|",
-        "| SST, polarity | 0.700 | 0.700 ± 0.141 | 0.500 |",
-        "| STS | 0.350 | 0.350 ± 0.071 | 0.000 |",
+        "|  | a, 1 seed | b, 2 seeds | ± by rows | majority |",
+        "|---|---|---|---|---|",
+        "| SST, polarity | 0.700 | 0.700 ± 0.141 | 0.030 | 0.500 |",
+        "| STS | 0.350 | 0.350 ± 0.071 | – | 0.000 |",
     ]
     assert len(table_of({**entry, "scores": ["STS"]}, records)) == 1
 
@@ -187,21 +187,29 @@ def test_the_readme_shows_the_default_model_once_it_is_measured(add_real):
     model = EncoderOptions().model
     add({**old, "model": model}, real_run(old, model, 2))
     assert f"The model is {model}. Measured on" in all_tables()["default-job"]()
-    assert make_table("first-results").startswith(f"|  | {model}, 2 seeds | majority |\n")
+    assert make_table("first-results").startswith(
+        f"|  | {model}, 2 seeds | ± by rows | majority |\n"
+    )
     assert f"How good is {model}, trained by the default job?" in main_results()
 
 
 def test_models_that_stand_side_by_side_have_the_same_data(add_real):
     old, add = add_real
     add(real_run(old, "first", 1), real_run(old, "second", 1))
-    assert "| first, 1 seed | second, 1 seed | majority |" in make_table("real-sentences")
+    assert "| first, 1 seed | second, 1 seed | ± by rows | majority |" in make_table(
+        "real-sentences"
+    )
     # The data changes: a model without a run on them says so.
     add(real_run(old, "second", 1, data="0" * 64))
     older = f"first on {known_data()[old['run']['data']].name}"
-    assert f"| {older}, 1 seed | second, 1 seed | majority |" in make_table("real-sentences")
+    assert f"| {older}, 1 seed | second, 1 seed | ± by rows | majority |" in make_table(
+        "real-sentences"
+    )
     # The order is that of the first measurements.
     add(real_run(old, "first", 1, data="0" * 64))
-    assert "| first, 1 seed | second, 1 seed | majority |" in make_table("real-sentences")
+    assert "| first, 1 seed | second, 1 seed | ± by rows | majority |" in make_table(
+        "real-sentences"
+    )
     # A run that is no default job has no place among the seeds.
     options = {**old["run"]["options"], "epochs": 1}
     add(real_run(old, "first", 2, data="0" * 64, options=options))

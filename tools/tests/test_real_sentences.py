@@ -93,11 +93,12 @@ def test_the_scores_of_a_run_become_a_record(
 
     # The table for the documents has the numbers that the command has printed.
     table = make_table("real-sentences")
-    assert table.splitlines()[0].endswith(", 2 seeds | majority |")
+    assert table.splitlines()[0].endswith(", 2 seeds | ± by rows | majority |")
     rows = [line for line in printed.splitlines() if line.startswith("| ")][1:]
     assert rows
     for row in rows:
-        assert row in table
+        score, majority = row.removesuffix(" |").rsplit(" | ", 1)
+        assert re.search(rf"^{re.escape(score)} \| [.\d–]+ \| {majority} \|$", table, re.MULTILINE)
 
 
 def test_sentences_of_two_classes_are_measured(
