@@ -113,10 +113,16 @@ def make_parents(folder: Path) -> list[Path]:
 
 
 def lock_or_refuse(folder: Path) -> FileLock | None:
-    """Lock the file beside a new folder, as lock_file. ValueError where another command has it."""
+    """Lock the file beside a new folder, as lock_file. ValueError where another command has it.
+
+    None also where the folder above could not be made: check_new_folder says why.
+    """
     # Imported late, so that --help answers at once.
     from filelock import Timeout
 
+    # filelock would make the folders above, even behind a link to nothing.
+    if not folder.parent.is_dir():
+        return None
     try:
         return lock_file(reservation_of(folder), timeout=0)
     except Timeout:

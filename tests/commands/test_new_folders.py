@@ -67,3 +67,16 @@ def test_a_name_that_the_user_leaves_open_is_another_one(tmp_path):
     with locked(reservation_of(Path(tmp_path / name))):
         assert choose_folder(options).name == f"{name}-2"
     assert choose_folder(options).name == name
+
+
+def test_nothing_is_made_behind_a_link_to_nothing(tmp_path, capsys):
+    """filelock would make the folder that the link names, and the run would train in it."""
+    place = tmp_path / "place"
+    place.symlink_to(tmp_path / "nothing")
+    folder = place / "below" / "run"
+    with reserved(folder):
+        assert [path.name for path in tmp_path.iterdir()] == ["place"]
+    flags = ["--output-dir", str(folder.parent), "--name", "run"]
+    assert run_multitask.main(flags) == 2
+    assert f"because {place} is a link to nothing" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["place"]
