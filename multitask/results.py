@@ -247,7 +247,8 @@ def write_report(
 ) -> list[str]:
     """Write report.html and the model card. Returns a line for each that says where it is.
 
-    An error here is one line of warning, and the run goes on to its end.
+    An error here is one line of warning, and the run goes on to its end. ValueError where a file
+    cannot be written: the run is resumed when the disk is well again.
     """
     lines = []
     writers = {"model card": model_card.write_model_card, "report": run_report.write_report}

@@ -22,7 +22,7 @@ from minbert.commands import start, streams
 from minbert.commands.ctrl_c import INTERRUPTION
 from minbert.commands.memory import first_line_of, is_lack_of_memory, message_of_full_memory
 from minbert.commands.new_folders import reserved
-from minbert.commands.paths import in_shell
+from minbert.commands.paths import NotWritten, in_shell
 from minbert.commands.plugins import flags_of_named
 from minbert.commands.texts import visible_everywhere
 
@@ -85,10 +85,13 @@ def resumable(program: str | Path, folder: Path, is_resumed: bool) -> Iterator[N
 def only_warn(what: str) -> Iterator[None]:
     """Turn an error into one line of warning, for work on a run whose results are on the disk.
 
-    what: the file that is then missing.
+    what: the file that is then missing. NotWritten is no such error: the disk must be well first,
+    and the run is resumed then.
     """
     try:
         yield
+    except NotWritten:
+        raise
     except Exception as error:
         reason = visible_everywhere(" ".join(f"{type(error).__name__}: {error}".split()))
         print(f"warning: {what} was not written ({reason[:300]}). All results are complete.")

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from safetensors import SafetensorError
 
-from minbert.commands.paths import TEMPORARY, real_path, temporary_name
+from minbert.commands.paths import TEMPORARY, NotWritten, real_path, temporary_name
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -36,7 +36,7 @@ def write_atomically(path: Path, write: Callable[[Path], Any]) -> None:
     The folder is flushed, too: after a power cut the name leads to the new file or to the old one.
     A link stays a link, and the file that it points to is replaced.
 
-    Raises ValueError with what to do if the disk is full, if the folder cannot be written, or if
+    Raises NotWritten with what to do if the disk is full, if the folder cannot be written, or if
     something other than a plain file is at `path`. The half-written file is then removed, and an
     older file at `path` stays as it was.
     """
@@ -62,7 +62,7 @@ def write_atomically(path: Path, write: Callable[[Path], Any]) -> None:
         problem = f"cannot be written ({error}). Check the folder"
         if is_full:
             problem = "the disk is full. Free some space"
-        raise ValueError(
+        raise NotWritten(
             f"{path}: {problem}, then run again or resume; what stood there before is intact."
         ) from error
 

@@ -14,6 +14,10 @@ TEMPORARY = ".writing"  # the end of the names of half-written files
 LONGEST_START = 200  # bytes of the name of a file in its temporary name
 
 
+class NotWritten(ValueError):
+    """A file could not be written. The message says why and what to do."""
+
+
 def behind_link(folder: Path) -> Path:
     """The folder that a link such as runs/latest points to, or a folder that is no link itself.
 

@@ -23,11 +23,12 @@ import run_multitask
 from data.examples import COURSE_FILES
 from data.options import DataOptions
 from minbert.commands.ending import this_python
+from minbert.commands.files import write_atomically
 from minbert.training import cost_estimate
 from minbert.training.loop import Loop
 from minbert.training.options import TrainingOptions
 from minbert.training.stage import encoders_beside
-from multitask import results
+from multitask import results, run_report
 from multitask.run_data import RunData
 
 NUM_ROWS = 12
@@ -545,6 +546,29 @@ def test_stopped_while_the_report_is_written(command, monkeypatch):
     assert written == ["again"] and (folder / "run.json").is_file()
     for name, content in predictions.items():
         assert (folder / "predictions" / name).read_bytes() == content
+
+
+def test_a_disk_that_fails_while_the_report_is_written(command, _no_reports, monkeypatch):
+    """Its message says "resume", so a resumed run must write the report."""
+    disk = SimpleNamespace(is_well=False)
+
+    def write(path: Path) -> None:
+        if not disk.is_well:
+            raise OSError(errno.EIO, "Input/output error")
+        path.touch()
+
+    def write_report(run: run_report.ReportedRun) -> None:
+        write_atomically(run.folder / "report.html", write)
+
+    monkeypatch.setattr(results, "write_report", _no_reports)
+    monkeypatch.setattr(run_report, "write_report", write_report)
+    code, _, message = command.train()
+    folder = command.folder / "runs" / "mine"
+    assert code == 2 and "then run again or resume" in message
+    assert not (folder / "run.json").exists()
+    disk.is_well = True
+    assert command.resume().code == 0
+    assert (folder / "report.html").is_file() and (folder / "run.json").is_file()
 
 
 def test_interrupted_before_anything_was_written(command, monkeypatch):
