@@ -101,9 +101,9 @@ def trace(options: TraceOptions) -> str:
         sections.insert(0, prediction_section(opened.tasks, batches))
     sections += [
         pieces_section(opened),
-        stations_section(opened, kept, is_page),
         *attention_sections(opened, kept),
         stream_section(opened, kept),
+        stations_section(opened, kept, is_page),
     ]
     title = " / ".join(text for text in (options.text, options.pair) if text)
     if options.page is None:
@@ -248,7 +248,8 @@ def station_row(name: str, place: str, tensor: Tensor) -> tuple[str, ...]:
 
 def attention_sections(opened: Opened, kept: Mapping[str, Tensor]) -> list[Section]:
     """For each layer: the token to which each token attends most, by head."""
-    sections = []
+    prose = "For each token and head: the token that gets most of its attention, and how much."
+    sections = [Section("Attention", prose, level=2)]
     for layer in range(len(opened.encoder.layers)):
         weights = kept[f"layer {layer} attention"]  # (R, N, T, T)
         rows = []
@@ -262,8 +263,7 @@ def attention_sections(opened: Opened, kept: Mapping[str, Tensor]) -> list[Secti
             shades.append((0.0, *strongest.values.tolist()))
         columns = [Column(f"head {head}", "words") for head in range(weights.size(1))]
         table = Table((Column("token", "heading"), *columns), tuple(rows), tuple(shades))
-        prose = "For each token and head: the token that gets most of its attention, and how much."
-        sections.append(Section(f"Attention of layer {layer}", prose if layer == 0 else "", table))
+        sections.append(Section(f"Attention of layer {layer}", "", table))
     return sections
 
 
