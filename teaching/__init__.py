@@ -7,7 +7,8 @@ handout.py      Command: writes the files of some exercises without their answer
 grafting.py     From a student's file to one function that may be called.
 calls.py        How each function is called.
 references.py   The formulas of the exercises in numpy.
-judging.py      The checks of each function: drawn inputs, and what is right.
+judging.py      How the cases of checks are drawn, and how answers are judged.
+checks.py       The checks of each function.
 running.py      Runs a function in a child process with limits.
 grading.py      From a student's folder to points, a table and files.
 grade.py        Command: grades what students hand in.

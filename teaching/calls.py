@@ -7,7 +7,7 @@ JSON can hold. Nothing here knows which result is right.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -43,7 +43,7 @@ def answer(name: str, function: Any, inputs: Mapping[str, np.ndarray], options: 
     torch.manual_seed(options.get("seed", 0))
     tensors = {key: torch.from_numpy(np.array(value)) for key, value in inputs.items()}
     before = {key: value.clone() for key, value in tensors.items()}
-    wanted = options.get("gradients_of", ())
+    wanted = options.get("gradients_of", [])
     for key in wanted:
         tensors[key].requires_grad_()
     try:
@@ -60,7 +60,7 @@ def answer(name: str, function: Any, inputs: Mapping[str, np.ndarray], options: 
     return json.dumps({"output": describe(output), "changed": changed, "gradients": described})
 
 
-def gradients_of(output: Any, tensors: Tensors, names: tuple[str, ...]) -> Tensors:
+def gradients_of(output: Any, tensors: Tensors, names: Sequence[str]) -> Tensors:
     """The gradients of sum(output x probe), 0 where none flows."""
     if not names:
         return {}
@@ -95,12 +95,12 @@ def described_tensor(value: Tensor) -> dict[str, Any]:
 # --- the calls ------------------------------------------------------------------------------------
 
 
-def call_attention(function: Any, inputs: Tensors, options: Settings) -> Any:
-    """Call `attention` in the dtype of the case."""
-    dtype = getattr(torch, options.get("dtype", "float64"))
-    query, key, value = (inputs[name].to(dtype) for name in ("query", "key", "value"))
-    bias = inputs.get("bias")
-    return function(query, key, value, bias, options.get("p", 0.0), options.get("training", False))
+def call_plain(function: Any, inputs: Tensors, options: Settings) -> Any:
+    """Pass the inputs by name, those of options["in_dtype"] in the dtype of the case."""
+    tensors = {name: tensor for name, tensor in inputs.items() if name != "probe"}
+    for name in options.get("in_dtype", ()):
+        tensors[name] = tensors[name].to(getattr(torch, options["dtype"]))
+    return function(**tensors, **options["arguments"])
 
 
 def call_mask_to_bias(function: Any, inputs: Tensors, options: Settings) -> Any:
@@ -171,42 +171,8 @@ def call_mask_tokens(function: Any, inputs: Tensors, options: Settings) -> Any:
     for is_seeded in (True, True, False):
         if is_seeded:
             torch.manual_seed(options["seed"])
-        results.append(
-            function(
-                inputs["ids"],
-                inputs["is_special"],
-                options["vocab_size"],
-                options["mask_id"],
-                options["p"],
-                inputs.get("continues"),
-            )
-        )
+        results.append(function(**inputs, **options["arguments"]))
     return results
-
-
-def call_loss(first: str) -> Callable[..., Any]:
-    """A call of a loss of one task."""
-
-    def call(function: Any, inputs: Tensors, options: Settings) -> Any:
-        prediction = inputs[first].to(getattr(torch, options.get("dtype", "float32")))
-        more = (options["shift"],) if "shift" in options else ()
-        return function(prediction, inputs["labels"], *more)
-
-    return call
-
-
-def call_info_nce(function: Any, inputs: Tensors, options: Settings) -> Any:
-    """Call `info_nce` with the arguments that the case has."""
-    return function(
-        inputs["anchors"],
-        inputs["positives"],
-        options["temperature"],
-        inputs.get("hard"),
-        options.get("weight", 0.0),
-        inputs.get("same"),
-        options.get("similarity", "cos"),
-        inputs.get("same_hard"),
-    )
 
 
 def call_sampler(function: Any, inputs: Tensors, options: Settings) -> Any:
@@ -255,21 +221,21 @@ def call_pcgrad(function: Any, inputs: Tensors, options: Settings) -> Any:
 
 
 CALLS: dict[str, Callable[..., Any]] = {
-    "attention": call_attention,
+    "attention": call_plain,
     "mask_to_bias": call_mask_to_bias,
     "MultiHeadAttention.project": call_module(MultiHeadAttention, "hidden"),
-    "MultiHeadAttention.forward": call_module(MultiHeadAttention, "hidden", "bias"),
+    "MultiHeadAttention.forward": call_module(MultiHeadAttention, "hidden", "mask_bias"),
     "AdamW.update": call_update,
     "BertEmbeddings.forward": call_module(BertEmbeddings, "ids", "segments"),
     "FeedForward.forward": call_module(FeedForward, "hidden"),
-    "BertLayer.forward": call_module(BertLayer, "hidden", "bias", "positions"),
+    "BertLayer.forward": call_module(BertLayer, "hidden", "mask_bias", "positions"),
     "linear": call_schedule,
     "cosine": call_schedule,
     "mask_tokens": call_mask_tokens,
-    "sentiment_loss": call_loss("logits"),
-    "paraphrase_loss": call_loss("logits"),
-    "similarity_loss": call_loss("prediction"),
-    "info_nce": call_info_nce,
+    "sentiment_loss": call_plain,
+    "paraphrase_loss": call_plain,
+    "similarity_loss": call_plain,
+    "info_nce": call_plain,
     "joint": call_sampler,
     "mt_dnn": call_sampler,
     "pcgrad_weights": call_pcgrad,

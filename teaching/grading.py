@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 from minbert.commands.files import write_text
 from teaching.autograder import write_zip
 from teaching.calls import warm_up
+from teaching.checks import CHECKS
 from teaching.exercises import EXERCISES
 from teaching.grafting import module_of
-from teaching.judging import CHECKS
 from teaching.options import GradeOptions
 from teaching.running import CheckResult, FunctionResult, grade_function
 

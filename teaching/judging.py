@@ -1,16 +1,14 @@
-"""The checks of each function: a case that is drawn anew, and a judge of the answer.
+"""How the cases of checks are drawn, and how their answers are judged.
 
 The right results come from references.py. A judge returns "" for a right answer, and otherwise says
-what is wrong. A weak check could be passed without the formula, such as one that expects an error.
-It counts only where the first check of its function has passed.
+what is wrong. checks.py lists the checks of each function.
 """
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,7 +20,7 @@ Rng = np.random.Generator
 
 
 class Case(NamedTuple):
-    """What a function is called with."""
+    """What a function is called with (calls.py)."""
 
     inputs: dict[str, Array]
     options: dict[str, Any]
@@ -38,16 +36,7 @@ class Answer(NamedTuple):
 
 
 Judge = Callable[[Case, Answer], str]
-
-
-class Check(NamedTuple):
-    """One check of a function."""
-
-    name: str
-    draw: Callable[[Rng], Case]
-    judge: Judge
-    is_weak: bool = False
-    error: str = ""  # the exception that is expected
+Reference = Callable[[Mapping[str, Array], Mapping[str, Any]], Any]
 
 
 def read_answer(text: str) -> Answer:
@@ -88,11 +77,11 @@ def compare(found: Any, expected: Any, tolerance: float = 1e-5) -> str:
     return ""
 
 
-def equal_to(reference: Callable[[Case], Any], tolerance: float = 1e-5) -> Judge:
+def equal_to(reference: Reference, tolerance: float = 1e-5) -> Judge:
     """A judge that compares with a reference, and wants the inputs unchanged."""
 
     def judge(case: Case, answer: Answer) -> str:
-        wrong = compare(answer.output, reference(case), tolerance)
+        wrong = compare(answer.output, reference(*case), tolerance)
         if not wrong and answer.changed:
             wrong = f"the argument {answer.changed[0]} was changed in place"
         return wrong
@@ -100,7 +89,7 @@ def equal_to(reference: Callable[[Case], Any], tolerance: float = 1e-5) -> Judge
     return judge
 
 
-def gradients_of(reference: Callable[[Case], Any]) -> Judge:
+def gradients_of(reference: Reference) -> Judge:
     """A judge of gradients, by central differences of the reference in a random direction."""
 
     def judge(case: Case, answer: Answer) -> str:
@@ -110,7 +99,7 @@ def gradients_of(reference: Callable[[Case], Any]) -> Judge:
             ends = []
             for sign in (1, -1):
                 moved = {**case.inputs, name: case.inputs[name] + sign * 1e-5 * direction}
-                value = reference(Case(moved, case.options)) * case.inputs.get("probe", 1.0)
+                value = reference(moved, case.options) * case.inputs.get("probe", 1.0)
                 ends.append(float(np.sum(value)))
             slope = (ends[0] - ends[1]) / 2e-5
             found = float((gradient * direction).sum())
@@ -119,6 +108,23 @@ def gradients_of(reference: Callable[[Case], Any]) -> Judge:
         return ""
 
     return judge
+
+
+def differs_from(reference: Reference) -> Judge:
+    """A judge of dropout in training: the result is another one than without."""
+
+    def judge(case: Case, answer: Answer) -> str:
+        expected = reference(*case)
+        if not is_shaped(answer.output, expected):
+            return "dropout changes no shape"
+        return "" if compare(answer.output, expected) else "nothing is dropped in training mode"
+
+    return judge
+
+
+def is_shaped(found: Any, expected: Array) -> bool:
+    """Whether a result is an array of the right shape."""
+    return isinstance(found, np.ndarray) and found.shape == expected.shape
 
 
 def expects_error(case: Case, answer: Answer) -> str:
@@ -146,7 +152,7 @@ def seed_of(rng: Rng) -> int:
     return int(rng.integers(2**31))
 
 
-# --- attention ------------------------------------------------------------------------------------
+# --- the encoder ----------------------------------------------------------------------------------
 
 
 def draw_attention(rng: Rng, is_masked: bool = False, scale: float = 1.0, **options: Any) -> Case:
@@ -154,10 +160,12 @@ def draw_attention(rng: Rng, is_masked: bool = False, scale: float = 1.0, **opti
     inputs = {name: scale * normal(rng, 2, 3, 5, 4) for name in ("query", "key")}
     inputs["value"] = normal(rng, 2, 3, 5, 4)
     if is_masked:
-        inputs["bias"] = padding_bias(rng, 2, 5)
+        inputs["mask_bias"] = padding_bias(rng, 2, 5)
     if "gradients_of" in options:
         inputs["probe"] = normal(rng, 2, 3, 5, 4)
-    return Case(inputs, options)
+    arguments: dict[str, Any] = {} if is_masked else {"mask_bias": None}
+    arguments |= {"dropout_probability": 0.0, "training": False}
+    return Case(inputs, {"arguments": arguments, **options})
 
 
 def draw_dropped(rng: Rng, training: bool) -> Case:
@@ -165,14 +173,15 @@ def draw_dropped(rng: Rng, training: bool) -> Case:
     values = np.broadcast_to(np.tile(np.eye(8), 2), (20, 4, 8, 16)).copy()
     inputs = {"query": normal(rng, 20, 4, 8, 4), "key": normal(rng, 20, 4, 8, 4), "value": values}
     p = float(rng.uniform(0.3, 0.6))
-    return Case(inputs, {"p": p, "training": training, "seed": seed_of(rng)})
+    arguments = {"mask_bias": None, "dropout_probability": p, "training": training}
+    return Case(inputs, {"arguments": arguments, "seed": seed_of(rng)})
 
 
 def judge_dropped(case: Case, answer: Answer) -> str:
     """Each weight is either 0 or 1 / (1 - p) times as large, and about p of them are 0."""
-    p = case.options["p"]
-    scaled = references.attention(case.inputs) / (1 - p)
-    if not isinstance(answer.output, np.ndarray) or answer.output.shape != scaled.shape:
+    p = case.options["arguments"]["dropout_probability"]
+    scaled = references.attention(*case) / (1 - p)
+    if not is_shaped(answer.output, scaled):
         return "dropout changes no shape"
     is_dropped = answer.output == 0
     wrong = compare(answer.output, np.where(is_dropped, 0.0, scaled))
@@ -208,14 +217,6 @@ def judge_mask(case: Case, answer: Answer) -> str:
     return "" if is_right else "0 for tokens, very negative for padding"
 
 
-def draw_module(
-    rng: Rng, parts: Mapping[str, tuple[int, ...]], options: Mapping[str, Any], **inputs: Array
-) -> Case:
-    """Weights of a module by name and shape, and the other inputs."""
-    drawn = {f"weights.{name}": normal(rng, *shape) for name, shape in parts.items()}
-    return Case({**drawn, **inputs}, {"seed": seed_of(rng), **options})
-
-
 def of_linear(*names: str, rows: int = 8, columns: int = 8) -> dict[str, tuple[int, ...]]:
     """The names and shapes of the weights of linear layers."""
     parts: dict[str, tuple[int, ...]] = {}
@@ -235,31 +236,56 @@ def of_norm(*names: str) -> dict[str, tuple[int, ...]]:
 
 
 HEADS = of_linear("query", "key", "value", "output")
+WIDE = of_linear("up", rows=12) | of_linear("down", columns=12)
 SIZES = {
     "hidden_size": 8,
     "num_attention_heads": 2,
     "intermediate_size": 12,
     "layer_norm_eps": 0.01,
 }
+# The shapes of a module's weights by name.
+MODULES: dict[str, dict[str, tuple[int, ...]]] = {
+    "heads": HEADS,
+    "feed forward": WIDE,
+    "layer": {
+        **{f"attention.{name}": shape for name, shape in HEADS.items()},
+        **{f"feed_forward.{name}": shape for name, shape in WIDE.items()},
+        **of_norm("attention_norm", "feed_forward_norm"),
+    },
+    "embeddings": {
+        "word.weight": (30, 8),
+        "position.weight": (12, 8),
+        "segment.weight": (2, 8),
+        **of_norm("norm"),
+    },
+}
 
 
-def draw_heads(
+def draw_module(
     rng: Rng,
+    module: str,
     is_masked: bool = False,
-    drop: float = 0.0,
-    gradients: bool = False,
-    training: bool = True,
+    has_positions: bool = False,
+    training: bool = False,
+    gradients_of: Sequence[str] = (),
+    **config: Any,
 ) -> Case:
-    """The weights of multi-head attention and hidden states (2, 5, 8)."""
-    inputs = {"hidden": normal(rng, 2, 5, 8)}
-    options: dict[str, Any] = {"config": {**SIZES, "attention_probs_dropout_prob": drop}}
-    options["training"] = training and drop > 0
+    """The weights of a module, hidden states (2, 5, 8), and token ids and segments (3, 7).
+
+    has_positions: of three tokens. config: beside SIZES.
+    """
+    inputs = {f"weights.{name}": normal(rng, *shape) for name, shape in MODULES[module].items()}
+    inputs["hidden"] = normal(rng, 2, 5, 8)
+    inputs["ids"] = rng.integers(0, 30, (3, 7))
+    inputs["segments"] = rng.integers(0, 2, (3, 7))
     if is_masked:
-        inputs["bias"] = padding_bias(rng, 2, 5)
-    if gradients:
+        inputs["mask_bias"] = padding_bias(rng, 2, 5)
+    if has_positions:
+        inputs["positions"] = rng.permutation(10)[:3]
+    if gradients_of:
         inputs["probe"] = normal(rng, 2, 5, 8)
-        options["gradients_of"] = ["hidden"]
-    return draw_module(rng, HEADS, options, **inputs)
+    options = {"config": {**SIZES, **config}, "training": training, "gradients_of": gradients_of}
+    return Case(inputs, {**options, "seed": seed_of(rng)})
 
 
 def judge_projections(case: Case, answer: Answer) -> str:
@@ -275,21 +301,17 @@ def judge_projections(case: Case, answer: Answer) -> str:
     return "hidden_states was changed in place" if answer.changed else ""
 
 
-def heads_of(case: Case) -> Array:
-    """The right result of MultiHeadAttention.forward."""
-    return references.multi_head(case.inputs, case.inputs["hidden"], 2)
-
-
-def judge_differs(reference: Callable[[Case], Any]) -> Judge:
-    """In training mode with dropout, the result is another one than without."""
-
-    def judge(case: Case, answer: Answer) -> str:
-        expected = reference(case)
-        if not isinstance(answer.output, np.ndarray) or answer.output.shape != expected.shape:
-            return "dropout changes no shape"
-        return "" if compare(answer.output, expected) else "nothing is dropped in training mode"
-
-    return judge
+def judge_dropped_embeddings(case: Case, answer: Answer) -> str:
+    """About half of the units are 0, and the others are twice as large."""
+    expected = 2 * references.embeddings(*case)
+    if not is_shaped(answer.output, expected):
+        return "dropout changes no shape"
+    is_dropped = answer.output == 0
+    wrong = compare(answer.output, np.where(is_dropped, 0.0, expected))
+    # 168 units, half of them, and five standard deviations.
+    if wrong or not 0.3 < is_dropped.mean() < 0.7:
+        return "in training, dropout follows the norm"
+    return ""
 
 
 # --- the optimizer --------------------------------------------------------------------------------
@@ -303,76 +325,6 @@ def draw_steps(rng: Rng, num_steps: int, **settings: Any) -> Case:
     rates = rng.uniform(0.05, 0.2, num_steps).tolist()
     first_steps = [0, min(2, num_steps - 1)]
     return Case(inputs, {"settings": chosen, "rates": rates, "first_steps": first_steps})
-
-
-def steps_of(case: Case) -> Array:
-    """The right places after each step."""
-    return references.adamw(case.inputs, case.options)
-
-
-# --- embeddings and layers ------------------------------------------------------------------------
-
-
-def draw_embeddings(rng: Rng, drop: float = 0.0) -> Case:
-    """The weights of the embeddings, token ids and segments (3, 7)."""
-    parts = {"word.weight": (30, 8), "position.weight": (12, 8), "segment.weight": (2, 8)}
-    ids = rng.integers(0, 30, (3, 7))
-    segments = rng.integers(0, 2, (3, 7))
-    config = {**SIZES, "hidden_dropout_prob": drop}
-    options = {"config": config, "training": drop > 0}
-    return draw_module(rng, parts | of_norm("norm"), options, ids=ids, segments=segments)
-
-
-def embeddings_of(case: Case) -> Array:
-    """The right embeddings."""
-    return references.embeddings(case.inputs, 0.01)
-
-
-def judge_dropped_embeddings(case: Case, answer: Answer) -> str:
-    """About half of the units are 0, and the others are twice as large."""
-    expected = 2 * embeddings_of(case)
-    if not isinstance(answer.output, np.ndarray) or answer.output.shape != expected.shape:
-        return "dropout changes no shape"
-    is_dropped = answer.output == 0
-    wrong = compare(answer.output, np.where(is_dropped, 0.0, expected))
-    # 168 units, half of them, and five standard deviations.
-    if wrong or not 0.3 < is_dropped.mean() < 0.7:
-        return "in training, dropout follows the norm"
-    return ""
-
-
-WIDE = of_linear("up", rows=12) | of_linear("down", columns=12)
-
-
-def draw_feed_forward(rng: Rng, act: str = "gelu") -> Case:
-    """The weights of the network, and hidden states (2, 5, 8)."""
-    options = {"config": {**SIZES, "hidden_act": act}}
-    return draw_module(rng, WIDE, options, hidden=normal(rng, 2, 5, 8))
-
-
-def feed_forward_of(case: Case) -> Array:
-    """The right result of the network."""
-    act = case.options["config"]["hidden_act"]
-    return references.feed_forward(case.inputs, case.inputs["hidden"], act)
-
-
-def draw_layer(rng: Rng, is_masked: bool = False, drop: float = 0.0, some: bool = False) -> Case:
-    """The weights of a layer, and hidden states (2, 5, 8). some: of three tokens alone."""
-    parts = {f"attention.{name}": shape for name, shape in HEADS.items()}
-    parts |= {f"feed_forward.{name}": shape for name, shape in WIDE.items()}
-    parts |= of_norm("attention_norm", "feed_forward_norm")
-    inputs = {"hidden": normal(rng, 2, 5, 8)}
-    if is_masked:
-        inputs["bias"] = padding_bias(rng, 2, 5)
-    if some:
-        inputs["positions"] = rng.permutation(10)[:3]
-    config = {**SIZES, "hidden_dropout_prob": drop}
-    return draw_module(rng, parts, {"config": config, "training": drop > 0}, **inputs)
-
-
-def layer_of(case: Case) -> Array:
-    """The right result of a layer."""
-    return references.layer(case.inputs, 2, 0.01)
 
 
 # --- schedules ------------------------------------------------------------------------------------
@@ -415,34 +367,37 @@ def draw_tokens(rng: Rng, p: float, whole_words: bool = False) -> Case:
     """Token ids (400, 25) whose first column is [CLS]."""
     ids = rng.integers(5, 100, (400, 25))
     ids[:, 0] = CLS
-    options = {"p": p, "vocab_size": 100, "mask_id": MASK, "seed": seed_of(rng)}
-    inputs: dict[str, Array] = {"ids": ids, "is_special": ids == CLS}
+    arguments = {"vocab_size": 100, "mask_token_id": MASK, "probability": p}
+    inputs: dict[str, Array] = {"input_ids": ids, "is_special": ids == CLS}
     if whole_words:
         continues = ids >= PIECE
         continues[:, 1] = False
         inputs["continues"] = continues
-    return Case(inputs, options)
+    return Case(inputs, {"arguments": arguments, "seed": seed_of(rng)})
 
 
 def judge_tokens(case: Case, answer: Answer) -> str:
     """Masked twice with one seed, and then once more."""
     for result in answer.output:
         is_pair = isinstance(result, list) and len(result) == 2
-        if not is_pair or any(part.shape != case.inputs["ids"].shape for part in result):
+        if not is_pair or any(part.shape != case.inputs["input_ids"].shape for part in result):
             return "expected are input_ids and labels, (B, T) each"
     first, again, later = answer.output
     if answer.changed:
         return f"{answer.changed[0]} was changed in place"
     if any((one != other).any() for one, other in zip(first, again, strict=True)):
         return "the same state of torch's generator gives other masks"
-    if 0 < case.options["p"] < 1 and ((first[1] != -100) == (later[1] != -100)).all():
+    if (
+        0 < case.options["arguments"]["probability"] < 1
+        and ((first[1] != -100) == (later[1] != -100)).all()
+    ):
         return "two calls choose the same tokens"
     return wrong_tokens(case, *first) or wrong_shares(case, *first)
 
 
 def wrong_tokens(case: Case, hidden: Array, labels: Array) -> str:
     """What is wrong with single tokens."""
-    ids = case.inputs["ids"]
+    ids = case.inputs["input_ids"]
     is_chosen = labels != -100
     if (is_chosen & case.inputs["is_special"]).any():
         return "a special token was chosen"
@@ -455,8 +410,8 @@ def wrong_tokens(case: Case, hidden: Array, labels: Array) -> str:
 
 def wrong_shares(case: Case, hidden: Array, labels: Array) -> str:
     """What is wrong with the law of the draws: 9,600 tokens, and five standard deviations."""
-    ids = case.inputs["ids"]
-    p = case.options["p"]
+    ids = case.inputs["input_ids"]
+    p = case.options["arguments"]["probability"]
     is_chosen = labels != -100
     num_places = int((~case.inputs["is_special"]).sum())
     spread = 5 * np.sqrt(num_places * p * (1 - p))
@@ -492,31 +447,41 @@ def judge_words(case: Case, answer: Answer) -> str:
 # --- losses ---------------------------------------------------------------------------------------
 
 
-def draw_loss(rng: Rng, kind: str, dtype: str = "float32", **options: Any) -> Case:
-    """Outputs of a model and labels, of six rows."""
+OUTPUTS = {"classes": "logits", "pairs": "logit", "scores": "prediction"}
+
+
+def draw_loss(
+    rng: Rng,
+    kind: str,
+    dtype: str = "float32",
+    is_weighted: bool = False,
+    gradients_of: Sequence[str] = (),
+    **arguments: Any,
+) -> Case:
+    """Outputs of a model and labels, of six rows. is_weighted: with a weight for each class."""
+    labels: Array = rng.uniform(0, 5, 6)
     if kind == "classes":
-        logits = 3 * normal(rng, 6, 5)
-        inputs = {"logits": logits, "labels": rng.integers(0, 5, 6).astype(np.float32)}
+        labels = rng.integers(0, 5, 6).astype(np.float32)
     elif kind == "pairs":
-        labels = np.array([0, 1, 1, 0, 0.25, 0.9], dtype=np.float32)
-        inputs = {"logits": 3 * normal(rng, 6), "labels": rng.permutation(labels)}
-    else:
-        inputs = {"prediction": 3 * normal(rng, 6), "labels": rng.uniform(0, 5, 6)}
-    for name in ("logits", "prediction"):
-        if name in inputs:
-            # Whole 64ths, which bfloat16 does not hold and half precision does.
-            inputs[name] = np.round(inputs[name] * 64) / 64
-    return Case(inputs, {"dtype": dtype, **options})
+        labels = rng.permutation(np.array([0, 1, 1, 0, 0.25, 0.9], dtype=np.float32))
+    outputs = 3 * normal(rng, *((6, 5) if kind == "classes" else (6,)))
+    # Whole 64ths, which bfloat16 does not hold and half precision does.
+    inputs = {OUTPUTS[kind]: np.round(outputs * 64) / 64, "labels": labels}
+    if is_weighted:
+        weights = rng.uniform(0.2, 3.0, 5 if kind == "classes" else 2)
+        inputs["weights"] = weights.astype(np.float32)
+    options = {"dtype": dtype, "in_dtype": [OUTPUTS[kind]], "gradients_of": gradients_of}
+    return Case(inputs, {**options, "arguments": arguments})
 
 
 def draw_unequal(rng: Rng, kind: str) -> Case:
     """As draw_loss, with a column (6, 1) against labels (6,)."""
     case = draw_loss(rng, kind)
-    name = "logits" if kind == "pairs" else "prediction"
+    name = OUTPUTS[kind]
     return Case({**case.inputs, name: case.inputs[name][:, None]}, case.options)
 
 
-def judge_scalar(reference: Callable[[Case], float], tolerance: float = 1e-4) -> Judge:
+def judge_scalar(reference: Reference, tolerance: float = 1e-4) -> Judge:
     """The value, in float32 for every dtype of the inputs."""
 
     def judge(case: Case, answer: Answer) -> str:
@@ -528,37 +493,24 @@ def judge_scalar(reference: Callable[[Case], float], tolerance: float = 1e-4) ->
     return judge
 
 
-def sentiment_of(case: Case) -> float:
-    """The right loss of sentiment."""
-    return references.sentiment(case.inputs)
-
-
-def paraphrase_of(case: Case) -> float:
-    """The right loss of paraphrases."""
-    return references.paraphrase(case.inputs, case.options.get("shift", 0.0))
-
-
-def similarity_of(case: Case) -> float:
-    """The right loss of similarity."""
-    return float(((case.inputs["prediction"] - case.inputs["labels"]) ** 2).mean())
-
-
-def info_nce_of(case: Case) -> float:
-    """The right InfoNCE."""
-    return references.info_nce(case.inputs, case.options)
-
-
-def draw_vectors(rng: Rng, hard: bool = False, same: bool = False, **options: Any) -> Case:
+def draw_vectors(
+    rng: Rng,
+    hard: bool = False,
+    same: bool = False,
+    gradients_of: Sequence[str] = (),
+    **arguments: Any,
+) -> Case:
     """Six pairs of vectors, with hard negatives and pairs that say the same if asked for."""
     inputs = {"anchors": normal(rng, 6, 4), "positives": normal(rng, 6, 4)}
+    arguments["temperature"] = float(rng.uniform(0.2, 0.8))
     if hard:
-        inputs["hard"] = normal(rng, 6, 4)
-        options["weight"] = float(rng.uniform(0.5, 2))
+        inputs["hard_negatives"] = normal(rng, 6, 4)
+        arguments["hard_negative_weight"] = float(rng.uniform(0.5, 2))
     if same:
         inputs["same"] = rng.random((6, 6)) < 0.3
         np.fill_diagonal(inputs["same"], True)
         inputs["same_hard"] = rng.random((6, 6)) < 0.3
-    return Case(inputs, {"temperature": float(rng.uniform(0.2, 0.8)), **options})
+    return Case(inputs, {"arguments": arguments, "gradients_of": gradients_of})
 
 
 def draw_bad_vectors(rng: Rng) -> Case:
@@ -685,190 +637,3 @@ def judge_same_steps(case: Case, answer: Answer) -> str:
     first = Answer(answer.output[:1], answer.changed, answer.gradients)
     is_same = bool((answer.output == answer.output[:1]).all())
     return judge_pcgrad(case, first) if is_same else "the order is not that of the generator"
-
-
-# --- all checks -----------------------------------------------------------------------------------
-
-CHECKS: dict[str, list[Check]] = {
-    "attention": [
-        Check("values", draw_attention, equal_to(lambda case: references.attention(case.inputs))),
-        Check(
-            "mask",
-            partial(draw_attention, is_masked=True),
-            equal_to(lambda case: references.attention(case.inputs)),
-        ),
-        Check(
-            "large scores",
-            partial(draw_attention, scale=60.0),
-            equal_to(lambda case: references.attention(case.inputs)),
-        ),
-        Check(
-            "gradients",
-            partial(draw_attention, gradients_of=["query", "key", "value"]),
-            gradients_of(lambda case: references.attention(case.inputs)),
-        ),
-        Check("dropout", partial(draw_dropped, training=True), judge_dropped),
-        Check(
-            "no dropout in evaluation",
-            partial(draw_dropped, training=False),
-            equal_to(lambda case: references.attention(case.inputs)),
-        ),
-    ],
-    "mask_to_bias": [
-        Check("float32", partial(draw_mask, dtype="float32"), judge_mask),
-        Check("float64", partial(draw_mask, dtype="float64"), judge_mask),
-        Check("bfloat16", partial(draw_mask, dtype="bfloat16"), judge_mask),
-    ],
-    "MultiHeadAttention.project": [Check("values", draw_heads, judge_projections)],
-    "MultiHeadAttention.forward": [
-        Check("values", draw_heads, equal_to(heads_of)),
-        Check("mask", partial(draw_heads, is_masked=True), equal_to(heads_of)),
-        Check("gradients", partial(draw_heads, gradients=True), gradients_of(heads_of)),
-        Check("dropout", partial(draw_heads, drop=0.5), judge_differs(heads_of), is_weak=True),
-        Check(
-            "no dropout in evaluation",
-            partial(draw_heads, drop=0.5, training=False),
-            equal_to(heads_of),
-        ),
-    ],
-    "AdamW.update": [
-        Check("first step", partial(draw_steps, num_steps=1), equal_to(steps_of)),
-        Check("six steps", partial(draw_steps, num_steps=6), equal_to(steps_of)),
-        Check("large eps", partial(draw_steps, num_steps=4, eps=0.5), equal_to(steps_of)),
-        Check(
-            "no bias correction",
-            partial(draw_steps, num_steps=4, correct_bias=False),
-            equal_to(steps_of),
-        ),
-        Check("decay", partial(draw_steps, num_steps=4, weight_decay=0.3), equal_to(steps_of)),
-        Check(
-            "decay without correction",
-            partial(draw_steps, num_steps=4, weight_decay=0.3, correct_bias=False),
-            equal_to(steps_of),
-        ),
-    ],
-    "BertEmbeddings.forward": [
-        Check("values", draw_embeddings, equal_to(embeddings_of)),
-        Check("dropout", partial(draw_embeddings, drop=0.5), judge_dropped_embeddings),
-    ],
-    "FeedForward.forward": [
-        Check("values", draw_feed_forward, equal_to(feed_forward_of)),
-        Check(
-            "other activation", partial(draw_feed_forward, act="relu"), equal_to(feed_forward_of)
-        ),
-    ],
-    "BertLayer.forward": [
-        Check("values", draw_layer, equal_to(layer_of)),
-        Check("mask", partial(draw_layer, is_masked=True), equal_to(layer_of)),
-        Check("positions", partial(draw_layer, some=True), equal_to(layer_of)),
-        Check("dropout", partial(draw_layer, drop=0.5), judge_differs(layer_of), is_weak=True),
-    ],
-    "linear": [
-        Check("values", draw_schedule, judge_schedule("linear")),
-        Check("corners", partial(draw_schedule, is_corner=True), judge_schedule("linear")),
-    ],
-    "cosine": [
-        Check("values", draw_schedule, judge_schedule("cosine")),
-        Check("corners", partial(draw_schedule, is_corner=True), judge_schedule("cosine")),
-    ],
-    "mask_tokens": [
-        Check("15 %", partial(draw_tokens, p=0.15), judge_tokens),
-        Check("half", partial(draw_tokens, p=0.5), judge_tokens),
-        Check("none", partial(draw_tokens, p=0.0), judge_tokens, is_weak=True),
-        Check("all", partial(draw_tokens, p=1.0), judge_tokens),
-        Check("whole words", partial(draw_tokens, p=0.3, whole_words=True), judge_words),
-    ],
-    "sentiment_loss": [
-        Check("values", partial(draw_loss, kind="classes"), judge_scalar(sentiment_of)),
-        Check(
-            "half precision",
-            partial(draw_loss, kind="classes", dtype="float16"),
-            judge_scalar(sentiment_of, 2e-3),
-        ),
-        Check(
-            "gradients",
-            partial(draw_loss, kind="classes", dtype="float64", gradients_of=["logits"]),
-            gradients_of(sentiment_of),
-        ),
-    ],
-    "paraphrase_loss": [
-        Check("values", partial(draw_loss, kind="pairs"), judge_scalar(paraphrase_of)),
-        Check("shift", partial(draw_loss, kind="pairs", shift=0.7), judge_scalar(paraphrase_of)),
-        Check(
-            "gradients",
-            partial(draw_loss, kind="pairs", dtype="float64", gradients_of=["logits"]),
-            gradients_of(paraphrase_of),
-        ),
-        Check(
-            "shapes",
-            partial(draw_unequal, kind="pairs"),
-            expects_error,
-            is_weak=True,
-            error="ValueError",
-        ),
-    ],
-    "similarity_loss": [
-        Check("values", partial(draw_loss, kind="scores"), judge_scalar(similarity_of)),
-        Check(
-            "gradients",
-            partial(draw_loss, kind="scores", dtype="float64", gradients_of=["prediction"]),
-            gradients_of(similarity_of),
-        ),
-        Check(
-            "shapes",
-            partial(draw_unequal, kind="scores"),
-            expects_error,
-            is_weak=True,
-            error="ValueError",
-        ),
-    ],
-    "info_nce": [
-        Check("values", draw_vectors, equal_to(info_nce_of)),
-        Check("dot products", partial(draw_vectors, similarity="dot"), equal_to(info_nce_of)),
-        Check("hard negatives", partial(draw_vectors, hard=True), equal_to(info_nce_of)),
-        Check("same", partial(draw_vectors, hard=True, same=True), equal_to(info_nce_of)),
-        Check(
-            "gradients",
-            partial(draw_vectors, hard=True, gradients_of=["anchors", "positives", "hard"]),
-            gradients_of(info_nce_of),
-        ),
-        Check("shapes", draw_bad_vectors, expects_error, is_weak=True, error="ValueError"),
-    ],
-    "joint": [
-        Check("largest", partial(draw_plan, num_calls=3), judge_joint),
-        Check("smallest", partial(draw_plan, num_calls=3, argument="smallest"), judge_joint),
-        Check(
-            "the generator alone",
-            partial(draw_plan, num_calls=2, is_reseeded=True),
-            judge_repeated,
-            is_weak=True,
-        ),
-    ],
-    "mt_dnn": [
-        Check("all batches", partial(draw_plan, num_calls=1000), judge_mt_dnn),
-        Check(
-            "weights",
-            partial(draw_plan, num_calls=1000, argument={"sst": 2.3, "sts": 0.8}),
-            judge_mt_dnn,
-        ),
-        Check(
-            "the generator alone",
-            partial(draw_plan, num_calls=2, is_reseeded=True),
-            judge_repeated,
-            is_weak=True,
-        ),
-    ],
-    "pcgrad_weights": [
-        Check("three tasks", partial(draw_gramian, num_tasks=3, num_steps=300), judge_pcgrad),
-        Check("four tasks", partial(draw_gramian, num_tasks=4), judge_pcgrad),
-        Check("never on itself", draw_own_conflict, judge_pcgrad),
-        Check("two tasks", partial(draw_gramian, num_tasks=2), judge_pcgrad),
-        Check("mean", partial(draw_gramian, num_tasks=3, reduction="mean"), judge_pcgrad),
-        Check(
-            "the generator alone",
-            partial(draw_gramian, num_tasks=4, num_steps=20, is_reseeded=True),
-            judge_same_steps,
-        ),
-        Check("a zero gradient", partial(draw_gramian, num_tasks=3, is_zero=True), judge_pcgrad),
-    ],
-}

@@ -1,5 +1,7 @@
 """The formulas of the exercises in numpy, to judge answers with. No other code of ours is used.
 
+A formula takes the inputs and the options of a case (judging.py).
+
 B batch, T tokens, H hidden, N heads, D head size, K tasks.
 """
 
@@ -16,13 +18,14 @@ from scipy.special import erf, log_softmax, softmax
 
 Array = NDArray[Any]
 Arrays = Mapping[str, Array]
+Settings = Mapping[str, Any]
 
 
-def attention(inputs: Arrays) -> Array:
+def attention(inputs: Arrays, options: Settings) -> Array:
     """softmax(Q K^T / sqrt(D) + bias) V, for query, key and value (B, N, T, D)."""
     query = inputs["query"]
     scores = query @ inputs["key"].swapaxes(-2, -1) / math.sqrt(query.shape[-1])
-    return softmax(scores + inputs.get("bias", 0.0), axis=-1) @ inputs["value"]
+    return softmax(scores + inputs.get("mask_bias", 0.0), axis=-1) @ inputs["value"]
 
 
 def linear(inputs: Arrays, name: str, hidden: Array) -> Array:
@@ -30,60 +33,60 @@ def linear(inputs: Arrays, name: str, hidden: Array) -> Array:
     return hidden @ inputs[f"weights.{name}.weight"].T + inputs[f"weights.{name}.bias"]
 
 
-def norm(inputs: Arrays, name: str, hidden: Array, eps: float) -> Array:
+def norm(inputs: Arrays, options: Settings, name: str, hidden: Array) -> Array:
     """LayerNorm over the last dimension."""
     centred = hidden - hidden.mean(-1, keepdims=True)
-    scaled = centred / np.sqrt((centred**2).mean(-1, keepdims=True) + eps)
+    variance = (centred**2).mean(-1, keepdims=True)
+    scaled = centred / np.sqrt(variance + options["config"]["layer_norm_eps"])
     return scaled * inputs[f"weights.{name}.weight"] + inputs[f"weights.{name}.bias"]
 
 
-def multi_head(inputs: Arrays, hidden: Array, num_heads: int, prefix: str = "") -> Array:
+def multi_head(inputs: Arrays, options: Settings, prefix: str = "") -> Array:
     """Multi-head attention: (B, T, H) -> (B, T, H)."""
+    hidden = inputs["hidden"]
     heads = {}
     for name in ("query", "key", "value"):
         projected = linear(inputs, prefix + name, hidden)
-        split = projected.reshape(*projected.shape[:2], num_heads, -1)
+        split = projected.reshape(*hidden.shape[:2], options["config"]["num_attention_heads"], -1)
         heads[name] = split.transpose(0, 2, 1, 3)
-    if "bias" in inputs:
-        heads["bias"] = inputs["bias"]
-    context = attention(heads).transpose(0, 2, 1, 3)
+    if "mask_bias" in inputs:
+        heads["mask_bias"] = inputs["mask_bias"]
+    context = attention(heads, options).transpose(0, 2, 1, 3)
     return linear(inputs, prefix + "output", context.reshape(hidden.shape))
 
 
-def activation(name: str, values: Array) -> Array:
-    """GELU in the erf form, or ReLU."""
-    if name == "relu":
-        return np.maximum(values, 0)
-    return values * 0.5 * (1 + erf(values / math.sqrt(2)))
+def feed_forward(inputs: Arrays, options: Settings, prefix: str = "") -> Array:
+    """down(activation(up(x))), with GELU in the erf form, or ReLU."""
+    values = linear(inputs, f"{prefix}up", inputs["hidden"])
+    if options["config"].get("hidden_act") == "relu":
+        activated = np.maximum(values, 0)
+    else:
+        activated = values * 0.5 * (1 + erf(values / math.sqrt(2)))
+    return linear(inputs, f"{prefix}down", activated)
 
 
-def feed_forward(inputs: Arrays, hidden: Array, act: str = "gelu", prefix: str = "") -> Array:
-    """down(activation(up(x)))."""
-    return linear(inputs, prefix + "down", activation(act, linear(inputs, prefix + "up", hidden)))
-
-
-def embeddings(inputs: Arrays, eps: float) -> Array:
+def embeddings(inputs: Arrays, options: Settings) -> Array:
     """Words, positions and segments, added and normalised."""
     ids = inputs["ids"]
-    total = (
-        inputs["weights.word.weight"][ids] + inputs["weights.segment.weight"][inputs["segments"]]
-    )
-    return norm(inputs, "norm", total + inputs["weights.position.weight"][: ids.shape[1]], eps)
+    words = inputs["weights.word.weight"][ids]
+    segments = inputs["weights.segment.weight"][inputs["segments"]]
+    positions = inputs["weights.position.weight"][: ids.shape[1]]
+    return norm(inputs, options, "norm", words + segments + positions)
 
 
-def layer(inputs: Arrays, num_heads: int, eps: float) -> Array:
+def layer(inputs: Arrays, options: Settings) -> Array:
     """One layer with its norms after the sums; of the tokens at `positions` alone, if given."""
     hidden = inputs["hidden"]
-    attended = multi_head(inputs, hidden, num_heads, "attention.")
+    attended = multi_head(inputs, options, "attention.")
     if "positions" in inputs:
         hidden = hidden.reshape(-1, hidden.shape[-1])[inputs["positions"]][:, None]
         attended = attended.reshape(-1, attended.shape[-1])[inputs["positions"]][:, None]
-    hidden = norm(inputs, "attention_norm", hidden + attended, eps)
-    transformed = feed_forward(inputs, hidden, prefix="feed_forward.")
-    return norm(inputs, "feed_forward_norm", hidden + transformed, eps)
+    hidden = norm(inputs, options, "attention_norm", hidden + attended)
+    transformed = feed_forward({**inputs, "hidden": hidden}, options, "feed_forward.")
+    return norm(inputs, options, "feed_forward_norm", hidden + transformed)
 
 
-def adamw(inputs: Arrays, options: Mapping[str, Any]) -> Array:
+def adamw(inputs: Arrays, options: Settings) -> Array:
     """The places of the parameters after each step, (steps, parameters, units)."""
     settings = options["settings"]
     beta_1, beta_2 = settings["betas"]
@@ -119,36 +122,46 @@ def schedule(name: str, step: int, num_steps: int, num_warmup: int) -> float:
     return 0.5 * (1 + math.cos(math.pi * min(1.0, (step - num_warmup) / rest)))
 
 
-def sentiment(inputs: Arrays) -> float:
-    """The mean cross-entropy of classes."""
-    logs = log_softmax(inputs["logits"], axis=-1)
-    rows = np.arange(len(logs))
-    return float(-logs[rows, inputs["labels"].astype(int)].mean())
+def sentiment(inputs: Arrays, options: Settings) -> float:
+    """The mean cross-entropy of classes, each times the weight of its class."""
+    labels = inputs["labels"].astype(int)
+    logs = log_softmax(inputs["logits"], axis=-1)[np.arange(len(labels)), labels]
+    return float((-logs * inputs.get("weights", np.ones(5))[labels]).mean())
 
 
-def paraphrase(inputs: Arrays, shift: float = 0.0) -> float:
+def paraphrase(inputs: Arrays, options: Settings) -> float:
     """The mean binary cross-entropy; `shift` is for labels of 0 and 1 alone."""
     labels = inputs["labels"]
-    logits = inputs["logits"] + shift * np.isin(labels, (0, 1))
-    return float((np.logaddexp(0, logits) - labels * logits).mean())
+    shift = options["arguments"].get("shift", 0.0)
+    logits = inputs["logit"] + shift * np.isin(labels, (0, 1))
+    of_classes = inputs.get("weights", np.ones(2))
+    weights = of_classes[0] * (1 - labels) + of_classes[1] * labels
+    return float((weights * (np.logaddexp(0, logits) - labels * logits)).mean())
 
 
-def info_nce(inputs: Arrays, options: Mapping[str, Any]) -> float:
+def similarity(inputs: Arrays, options: Settings) -> float:
+    """The mean squared error."""
+    return float(((inputs["prediction"] - inputs["labels"]) ** 2).mean())
+
+
+def info_nce(inputs: Arrays, options: Settings) -> float:
     """InfoNCE with hard negatives, and pairs that say the same left out."""
+    arguments = options["arguments"]
 
     def scores(others: Array) -> Array:
         vectors = [inputs["anchors"], others]
-        if options.get("similarity", "cos") == "cos":
+        if arguments.get("similarity", "cos") == "cos":
             vectors = [v / np.linalg.norm(v, axis=1, keepdims=True) for v in vectors]
-        return vectors[0] @ vectors[1].T / options["temperature"]
+        return vectors[0] @ vectors[1].T / arguments["temperature"]
 
     logits = scores(inputs["positives"])
     own = logits.diagonal().copy()
     is_own = np.eye(len(own), dtype=bool)
     if "same" in inputs:
         logits = np.where(inputs["same"] & ~is_own, -np.inf, logits)
-    if "hard" in inputs:
-        hard = scores(inputs["hard"]) + options.get("weight", 0.0) * is_own
+    if "hard_negatives" in inputs:
+        weight = arguments.get("hard_negative_weight", 0.0)
+        hard = scores(inputs["hard_negatives"]) + weight * is_own
         hard = np.where(inputs.get("same_hard", ~is_own & is_own), -np.inf, hard)
         logits = np.concatenate([logits, hard], axis=1)
     return float((np.logaddexp.reduce(logits, axis=1) - own).mean())

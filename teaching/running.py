@@ -22,8 +22,9 @@ from typing import NamedTuple
 import numpy as np
 
 from teaching.calls import answer
+from teaching.checks import CHECKS, Check
 from teaching.grafting import Refused, graft
-from teaching.judging import CHECKS, Case, Check, read_answer
+from teaching.judging import Case, read_answer
 
 SECONDS = 10  # for all checks of a function
 MEMORY = 2 * 1024**3  # bytes beside those that Python and torch take

@@ -229,13 +229,19 @@ return MaskedBatch(out, labels)
     ),
     (
         "sentiment_loss",
-        "logits = logits.float()\nreturn (logits.logsumexp(1) - logits.gather(1, "
-        "labels.long()[:, None]).squeeze(1)).mean()",
+        """
+logits, labels = logits.float(), labels.long()
+rows = logits.logsumexp(1) - logits.gather(1, labels[:, None]).squeeze(1)
+return (rows if weights is None else rows * weights[labels]).mean()
+""",
     ),
     (
         "sentiment_loss",
-        "p = torch.log_softmax(logits.float(), dim=1)\n"
-        "return -p[torch.arange(len(p)), labels.long()].mean()",
+        """
+p = torch.log_softmax(logits.float(), dim=1)
+w = torch.ones(p.shape[1]) if weights is None else weights
+return -(torch.diag(w) @ p.T)[labels.long(), torch.arange(len(p))].mean()
+""",
     ),
     (
         "paraphrase_loss",
@@ -244,7 +250,10 @@ if logit.shape != labels.shape:
     raise ValueError("shapes")
 y = labels.float()
 x = logit.float() + torch.where((y == 0) | (y == 1), shift, 0.0)
-return (F.softplus(x) - x * y).mean()
+rows = F.softplus(x) - x * y
+if weights is not None:
+    rows = rows * (weights[1] * y + weights[0] * (1 - y))
+return rows.mean()
 """,
     ),
     (

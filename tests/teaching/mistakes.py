@@ -21,9 +21,9 @@ import torch
 
 from minbert import fast
 from teaching.calls import answer
+from teaching.checks import CHECKS
 from teaching.exercises import EXERCISES
 from teaching.grafting import graft, module_of
-from teaching.judging import CHECKS
 from teaching.running import judge
 from tests.lesson_functions import functions_of
 from tests.teaching.answers import FILE_OF, ROOT, released, student_file

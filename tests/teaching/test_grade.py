@@ -13,10 +13,10 @@ import pytest
 
 from teaching import running
 from teaching.calls import warm_up
+from teaching.checks import CHECKS
 from teaching.exercises import EXERCISES
 from teaching.grade import main
 from teaching.grafting import ALLOWED, module_of
-from teaching.judging import CHECKS
 from teaching.running import FunctionResult, grade_function
 from tests.teaching.answers import (
     BEFORE_HOSTILE,
