@@ -30,7 +30,16 @@ from minbert.commands.flags import Parser
 from minbert.training.code_version import code_version
 from tools.benchmarks.comparison import versions
 from tools.benchmarks.recording import HELP, record_measurement
-from tools.reliability.campaign import PARTS, Done, do_all, do_trial, plan, read_done, rows_of
+from tools.reliability.campaign import (
+    PARTS,
+    Done,
+    commands_of,
+    do_all,
+    do_trial,
+    plan,
+    read_done,
+    rows_of,
+)
 from tools.reliability.soak import growth, judge, soak
 from tools.reliability.trial import COMMAND, Trial
 from tools.reliability.workplace import Workplace
@@ -151,11 +160,21 @@ def measure(arguments: argparse.Namespace, workplace: Workplace) -> dict[str, An
         workplace.make(say)
         trials = plan(arguments.parts, arguments.share, arguments.seed)
         done = do_all(workplace, trials, path, arguments.minutes or math.inf, say)
-    line |= {"name": "faults", "rows": [row._asdict() for row in rows_of(done)]}
+    rows = [row._asdict() for row in rows_of(done)]
+    line |= {"name": name_of(arguments.parts), "rows": rows}
+    commands = []
+    for command, (tried, survived) in commands_of(done).items():
+        commands.append({"command": command, "tried": tried, "survived": survived})
+    line |= {"commands": commands}
     line |= {"goals": {name: PARTS[name].goal for name in arguments.parts}}
     line |= {"seconds": round(sum(item.seconds for item in done)), "failed": failures(done)}
     say(show_table("reliability", [line]))
     return line
+
+
+def name_of(parts: Sequence[str]) -> str:
+    """The name of a campaign's record. One of some parts does not take the place of a full one."""
+    return "faults" if set(parts) == set(PARTS) else f"faults of {', '.join(parts)}"
 
 
 def failures(done: Sequence[Done]) -> list[str]:

@@ -39,6 +39,8 @@ PARTS: dict[str, Part] = {
     )
 }
 SECONDS_BETWEEN_LINES = 30
+# The parts that stop a command. The action of their trials begins with its name.
+STOPPED = (kills.PART.name, series.PART.name)
 
 
 class Done(NamedTuple):
@@ -177,6 +179,21 @@ def rows_of(done: Sequence[Done]) -> list[Row]:
                 survived = not item.outcome.problem
                 counts.setdefault((name, item.outcome.kind), []).append(int(survived))
     return [Row(*key, len(values), sum(values)) for key, values in sorted_by_part(counts)]
+
+
+def commands_of(done: Sequence[Done]) -> dict[str, list[int]]:
+    """How often each command was stopped, and how often that was survived.
+
+    A command that ended before its signal was not stopped.
+    """
+    counts: dict[str, list[int]] = {}
+    for item in done:
+        outcome = item.outcome
+        if item.trial.part in STOPPED and kills.NO_KILL not in outcome.kind:
+            count = counts.setdefault(outcome.action.partition(": ")[0], [0, 0])
+            count[0] += 1
+            count[1] += not outcome.problem
+    return dict(sorted(counts.items()))
 
 
 def sorted_by_part(

@@ -43,7 +43,8 @@ SIGNALS = (
     Signal("several Ctrl-C", signal.SIGINT, 5),
 )
 # A command may be faster than the signal. This is no kill, and has its own row.
-ENDED_BEFORE = "no kill: it ended before the signal"
+NO_KILL = "no kill"
+ENDED_BEFORE = f"{NO_KILL}: it ended before the signal"
 BEFORE_OPERATION = "SIGKILL before a file operation"
 # Of so many trials in a row, one has a signal at a random time. The others stop at an operation.
 CYCLE = 3
@@ -58,7 +59,7 @@ def run_trial(workplace: Workplace, trial: Trial, folder: Path) -> Outcome:
 
 
 def at_operation(workplace: Workplace, number: int, trial: Trial, folder: Path) -> Outcome:
-    """SIGKILL before one file operation. The numbers go through all operations of all targets.
+    """SIGKILL before one file operation. The numbers go through all operations.
 
     Once all are done, they come again, and the process that continues is killed there, too.
     """
@@ -80,13 +81,21 @@ def at_operation(workplace: Workplace, number: int, trial: Trial, folder: Path) 
 
 
 def choose_operation(workplace: Workplace, number: int, seed: int) -> tuple[int, Target, int]:
-    """The round, the target and the operation of a number. The seed shuffles all of them."""
-    places = []
+    """The round, the target and the operation of a number. The seed shuffles all of them.
+
+    Training has most operations. So every other number is one of the other commands.
+    """
+    of_training: list[tuple[Target, int]] = []
+    of_others: list[tuple[Target, int]] = []
     for target in workplace.targets.values():
-        count = len(workplace.undisturbed[target.name].operations)
-        places += [(target, operation) for operation in range(1, count + 1)]
+        places = of_training if target.is_training else of_others
+        for operation in range(1, 1 + len(workplace.undisturbed[target.name].operations)):
+            places.append((target, operation))
+    groups = [places for places in (of_training, of_others) if places]
+    turn, group = divmod(number, len(groups))
+    places = groups[group]
     random.Random(seed).shuffle(places)
-    rounds, index = divmod(number, len(places))
+    rounds, index = divmod(turn, len(places))
     target, operation = places[index]
     return rounds, target, operation
 

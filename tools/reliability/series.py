@@ -19,6 +19,7 @@ from data.examples import BUILT_IN_FILES, CFIMDB_FILES
 from minbert.commands.ending import STOPPED
 from tests.killed_runs import ROOT, read_record
 from tools.reliability.children import LONGEST
+from tools.reliability.kills import ENDED_BEFORE
 from tools.reliability.targets import differences, file_names
 from tools.reliability.trial import Outcome, Part, Trial
 from tools.reliability.workplace import Workplace
@@ -162,7 +163,7 @@ def run_trial(workplace: Workplace, trial: Trial, folder: Path) -> Outcome:
     try:
         process.wait(delay)
         finish(process)
-        return Outcome(f"{name}: no kill, it ended before the signal", action)
+        return Outcome(ENDED_BEFORE, action)
     except subprocess.TimeoutExpired:
         send = os.killpg if way.is_group else os.kill
         send(process.pid, way.number)

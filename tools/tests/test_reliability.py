@@ -30,7 +30,7 @@ from tools.reliability import (
     soak,
 )
 from tools.reliability.__main__ import main
-from tools.reliability.campaign import Done, plan, read_done, rows_of, seconds_left
+from tools.reliability.campaign import Done, commands_of, plan, read_done, rows_of, seconds_left
 from tools.reliability.children import Call, Ending
 from tools.reliability.file_operations import KILL, Fault, watch
 from tools.reliability.soak import Sample
@@ -257,6 +257,34 @@ def test_the_rows_and_the_time_that_is_left():
     assert seconds_left([Trial("tables", 9, 0)], done, 10.0) == 3.0
     expected = campaign.PARTS["kills"].cost * 10.0
     assert seconds_left([Trial("kills", 9, 0)], done, 10.0) == pytest.approx(expected)
+
+
+def test_the_commands_that_were_stopped_are_counted():
+    outcomes = [
+        ("kills", Outcome("SIGTERM", "export: SIGTERM after 1 s")),
+        ("kills", Outcome("SIGTERM", "export: SIGTERM after 2 s", "a file is gone")),
+        ("kills", Outcome(kills.ENDED_BEFORE, "export: SIGTERM after 9 s")),
+        ("series", Outcome("part1: SIGTERM", "part1: SIGTERM after 3 s")),
+        ("disk", Outcome("EIO once", "ensemble: EIO at file operation 3")),
+    ]
+    done = []
+    for number, (part, outcome) in enumerate(outcomes):
+        done.append(Done(Trial(part, number, 0), outcome, 1.0))
+    assert commands_of(done) == {"export": [2, 1], "part1": [1, 1]}
+
+
+def test_every_other_kill_stops_no_training(workplace, monkeypatch):
+    """Training has many more file operations than the commands that make folders."""
+    pages = workplace.targets["pages"]
+    training = pages._replace(name="training", is_training=True)
+    monkeypatch.setitem(workplace.targets, "training", training)
+    undisturbed = Undisturbed({}, ["replace"] * 500, 1.0)
+    monkeypatch.setitem(workplace.undisturbed, "training", undisturbed)
+    num_pages = len(workplace.undisturbed["pages"].operations)
+    choices = [kills.choose_operation(workplace, number, 0) for number in range(2 * num_pages)]
+    of_pages = [choice for choice in choices if choice[1] == pages]
+    assert sorted(of_pages) == [(0, pages, operation) for operation in range(1, 1 + num_pages)]
+    assert kills.choose_operation(workplace, 2 * num_pages + 1, 0)[:2] == (1, pages)
 
 
 def test_a_soak_judges_memory_and_open_files():
