@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import shutil
+from types import SimpleNamespace
 
 import pytest
 from safetensors.numpy import load_file, save_file
 
+import run_multitask
 from data.options import SAMPLE_FOLDER
 from experiments import reproduction
 from experiments.records import RECORDS, add_records, read_records
@@ -90,6 +92,55 @@ def test_an_edited_digest_and_an_edited_file_of_a_run_are_noticed(copy, tmp_path
     (copy / "predictions" / "sst-dev-output.csv").write_text("nothing")
     code, _, said = reproduce(copy, "--out", tmp_path / "again")
     assert code == 2 and "the run did not write this file" in said
+
+
+# --- ten kinds of runs ----------------------------------------------------------------------------
+
+KINDS = {
+    "one task, encoder frozen": "--option pretrain --tasks sst",
+    "a pair as one input": "--pair-encoding cross",
+    "joint steps, PCGrad": "--sampling joint --surgery pcgrad",
+    "pooled batches, two for a step": "--sampling mt-dnn --accumulation 2",
+    "SimCSE before the tasks": "--pretrain simcse --contrastive-sentences 32",
+    "masked language modelling before the tasks": "--pretrain mlm",
+    "R-Drop, averaged weights": "--regulariser r-drop --averaging ema",
+    "a model soup": "--soup 2",
+    "each task alone afterwards": "--single-task-epochs 1",
+    "bf16, a constant learning rate": "--precision bf16 --schedule constant",
+}
+
+
+@pytest.fixture
+def train(tiny_model, sample_data, tmp_path, monkeypatch, no_fsync):
+    """A function: flags -> the folder of a run. What `reproduce` starts runs in this process."""
+
+    def start(command, **_streams):
+        code = run_multitask.main(list(map(str, command[2:])))
+        return SimpleNamespace(returncode=code)
+
+    monkeypatch.setattr(reproduction, "subprocess", SimpleNamespace(run=start))
+
+    def run(flags: str):
+        words = ["--model", tiny_model, "--data-dir", sample_data, "--epochs", "1"]
+        words += ["--batch-size", "16", "--seed", "5", "--output-dir", tmp_path, "--name", "run"]
+        start(["python", "run_multitask.py", *words, *flags.split()])
+        return tmp_path / "run"
+
+    return run
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_run_of_each_kind_comes_out_in_the_same_bits(kind, train, reproduce, tmp_path):
+    """Trained again from what is recorded alone. One flipped bit of a tensor is noticed."""
+    folder = train(KINDS[kind])
+    code, printed, said = reproduce(folder, "--out", tmp_path / "again")
+    assert code == 0 and "same bits" in printed, said + printed
+
+    path = max(folder.rglob("*.safetensors"), key=lambda path: path.stat().st_size)
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content)
+    assert len(differences_of_runs(folder, tmp_path / "again" / "run")) == 1
 
 
 # --- records --------------------------------------------------------------------------------------
