@@ -24,6 +24,9 @@ from tools.tables.rows import Content, Entry, Row, by_seed, pair_rows
 
 # --- the default job on real sentences ------------------------------------------------------------
 
+# What a reader must know of a model wherever its score of PARA stands.
+TITLES_OF_MODELS = {"minilm": "MiniLM (a sentence model that has seen Quora's duplicates)"}
+
 
 def with_newest_data(records: Sequence[Record]) -> list[Record]:
     """Return the records of each model whose runs read the same data as the model's last one.
@@ -39,7 +42,8 @@ def with_newest_data(records: Sequence[Record]) -> list[Record]:
         current = [record for record in of_model if record["run"]["data"] == data]
         known = known_data().get(data)
         older = known.name if known else "other data"
-        name = model if data == newest_data else f"{model} on {older}"
+        title = TITLES_OF_MODELS.get(model, model)
+        name = title if data == newest_data else f"{title} on {older}"
         for record in newest_of(current, lambda record: record["run"]["seed"]):
             ordered.append({**record, "model": name})
     return ordered
