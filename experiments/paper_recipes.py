@@ -116,7 +116,6 @@ RECIPES = {
             "batch-size": 16,
             "temperature": 0.01,
             "projection": "mlp",
-            "epochs": 1,
         },
         needs_text=True,
         sets=SEVEN,
@@ -264,7 +263,7 @@ RECIPES = {
         flags={"bsc-labelled-negatives": "no"},
         needs_text=True,
     ),
-    "bsc-align": PaperRecipe(
+    "bsc-alignment": PaperRecipe(
         "symmetric, beside the squared error of the cosine, half each",
         method="bsc",
         flags={"bsc-align": 0.5},
@@ -285,7 +284,7 @@ RECIPES = {
     "bsc-trained-temperature": PaperRecipe(
         "a trained temperature", method="bsc", flags={"bsc-temperature-lr": 0.001}, needs_text=True
     ),
-    "bsc-any-length": PaperRecipe(
+    "bsc-mixed-lengths": PaperRecipe(
         "batches of any length", method="bsc", flags={"bsc-shuffle": "any-length"}, needs_text=True
     ),
     "bsc-neighbours": PaperRecipe(
