@@ -9,6 +9,7 @@ A table is an entry in tables.toml. The files in reading order:
     rows.py              A row of a table: the records of its numbers, and of their controls.
     row_chance.py        How far chance in the dev rows moves the scores of a table: a note.
     report_rows.py       The rows of the two reports: published beside measured.
+    paper_rows.py        The rows of the three papers: published beside measured.
     preparations.py      Other rows, records and notes that need a computation, by name.
     generic.py           Makes a table from its entry.
     answers.py           The first table of results, and what the default job prints.

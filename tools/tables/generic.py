@@ -19,7 +19,8 @@ An entry has these keys. Only `source` and `columns` or `scores` are expected in
     columns   Each has a title and one of
               text   a template, such as "`{name}`", filled from the first record of the row;
               value  a field, such as "scores.sst", of all records of the row, and
-                     format: a number format for their mean, "scores", "count" or one of FORMATS;
+                     format: a number format for their mean, "scores", "interval", "count" or one of
+                     FORMATS;
                      per: a unit to divide the mean by; names: texts in the place of some values;
               or the name of another entry, which has the same columns.
     scores    A column for each of these scores. "dev": those of experiments/tables.py. They are in
@@ -45,6 +46,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.comparable import check_row, compared_options
+from experiments.papers import cell_of as cell_of_seeds
 from experiments.records import RECORDS, Record, group_by, newest_of, read_records
 from experiments.tables import (
     COLUMNS,
@@ -229,6 +231,8 @@ def cell_of(column: Mapping[str, Any], row: Row) -> str:
     values = measured(row, column["value"])
     if kind == "scores":
         return format_scores(values, row.published.get(column["value"]))
+    if kind == "interval":
+        return cell_of_seeds(values, row.published.get(column["value"]))
     if kind == "difference":
         return difference_cell(row, column["value"])
     if kind in FORMATS:

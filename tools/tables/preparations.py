@@ -18,6 +18,7 @@ from tools.sample.shares import Shares
 from tools.tables.conditions import count, measured_on
 from tools.tables.ensembles import ROWS as WAYS_TO_JOIN
 from tools.tables.ensembles import check_table, distinct
+from tools.tables.paper_rows import PAPER_NOTES, PAPER_ROWS
 from tools.tables.report_rows import REPORT_NOTES, REPORT_ROWS
 from tools.tables.row_chance import chance_in_rows, of_several_runs
 from tools.tables.rows import Content, Entry, Row, by_seed, pair_rows
@@ -430,6 +431,7 @@ ROWS: Mapping[str, Callable[[Entry, Sequence[Record]], list[Row]]] = {
     "soup pairs": soup_pairs,
     "ensembles": ensemble_rows,
     **REPORT_ROWS,
+    **PAPER_ROWS,
 }
 NOTES: Mapping[str, Callable[[Content], str]] = {
     "measured": conditions,
@@ -444,4 +446,5 @@ NOTES: Mapping[str, Callable[[Content], str]] = {
     "conditions_of_soups": conditions_of_soups,
     "conditions_of_ensembles": conditions_of_ensembles,
     **REPORT_NOTES,
+    **PAPER_NOTES,
 }

@@ -1,0 +1,210 @@
+"""The rows of the three papers' tables: published figures beside those of the records.
+
+A cell is the mean over the seeds with its interval, and in brackets the published figure. A row
+without a record has a dash in each cell. A comparison has two rows of a paper that differ in the
+choice about which the paper draws a conclusion.
+
+Keys of an entry, beside those of generic.py: `recipes` (the rows, in this order), `sets` (the sets
+of an average that stands alone), `copies` (of contrastive tension, what stands in a row of its own)
+and `compared_rows`. A column of scores has the format "interval", and `published`: the name that
+the paper gives the set.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from experiments.paper_recipes import AVERAGE, PaperRecipe, find_recipe
+from experiments.papers import copies_in_order
+from experiments.records import Record, newest_of
+from experiments.results import join
+from experiments.tables import ENOUGH_SEEDS, format_difference, judge
+from tools.tables.conditions import measured_on
+from tools.tables.report_rows import NOTHING, TOO_FEW, compare, directions
+from tools.tables.rows import Content, Entry, Row, pairs_of
+
+INTERVAL = "interval"
+ENCODER = "encoder"  # the name of the scores where one encoder is measured
+WORSE = "worse copy"
+# Words of the command of a run that differ between its seeds.
+OF_A_SEED = ("--seed", "--out")
+
+
+# --- the runs of a row ----------------------------------------------------------------------------
+
+
+def score_columns(entry: Entry) -> list[Mapping[str, Any]]:
+    """Return the columns of measured scores."""
+    return [column for column in entry["columns"] if column.get("format") == INTERVAL]
+
+
+def score_names(entry: Entry) -> list[str]:
+    """Return the scores that a record must have to stand in a table."""
+    if "compared_rows" in entry:
+        return list(dict.fromkeys(pair.get("score", AVERAGE) for pair in entry["compared_rows"]))
+    return [column["value"].removeprefix("scores.") for column in score_columns(entry)]
+
+
+def runs_of_recipe(entry: Entry, name: str, records: Sequence[Record]) -> list[Record]:
+    """Return the records of a recipe that have all scores of a table, one for a seed.
+
+    Raises ValueError where two seeds were trained or measured in different ways.
+    """
+    wanted = {*score_names(entry), *entry.get("sets", [])}
+    runs = []
+    for record in records:
+        names = set(next(iter(record["scores"].values())))
+        if record["paper_recipe"] == name and wanted <= names:
+            runs.append(record)
+    runs = sorted(newest_of(runs, lambda run: run["seed"]), key=lambda run: run["seed"])
+    ways = {way_of(run) for run in runs}
+    if len(ways) > 1:
+        raise ValueError(
+            f"the records of {name} are of {len(ways)} experiments: their commands or their data "
+            "differ in more than the seed. Keep the lines of one in the file."
+        )
+    return runs
+
+
+def way_of(record: Record) -> tuple[str, ...]:
+    """Return how an encoder was trained and measured, without its seed."""
+    words = shlex.split(record.get("command", ""))
+    kept = []
+    for before, word in zip(["", *words], words, strict=False):
+        if word not in OF_A_SEED and before not in OF_A_SEED:
+            kept.append(word)
+    data = [f"{name} {digest}" for name, digest in sorted(record["data"].items())]
+    return (*kept, record["model"], record["measured"], *data)
+
+
+# --- published beside measured --------------------------------------------------------------------
+
+
+def paper_rows(entry: Entry, records: Sequence[Record]) -> list[Row]:
+    """Return the rows of each recipe: one, or one for each of the `copies` of the entry."""
+    rows = []
+    for name in entry["recipes"]:
+        recipe = find_recipe(name)
+        runs = runs_of_recipe(entry, name, records)
+        copies = entry.get("copies", [WORSE]) if recipe.has_copies else [""]
+        for copy in copies:
+            label = f"`{name}`, {copy}" if copy else f"`{name}`"
+            rows.append(
+                Row(
+                    label,
+                    [{**run, "scores": scores_of(run, copy)} for run in runs],
+                    published=published_figures(entry, recipe) if copy in ("", WORSE) else {},
+                    values={"about": recipe.about},
+                    count=str(len(runs)) if runs else "not measured yet",
+                )
+            )
+    return rows
+
+
+def scores_of(record: Record, copy: str) -> dict[str, float]:
+    """Return the scores of a record. copy: of contrastive tension, a row of `copies_in_order`."""
+    scores: dict[str, dict[str, float]] = record["scores"]
+    return scores[ENCODER] if ENCODER in scores else copies_in_order(scores)[copy or WORSE]
+
+
+def published_figures(entry: Entry, recipe: PaperRecipe) -> dict[str, float | None]:
+    """Return the published figure of each column, by the field of the measured score."""
+    figures = {}
+    for column in score_columns(entry):
+        figures[column["value"]] = recipe.published.get(column.get("published", ""))
+    return figures
+
+
+def closing_of_papers(content: Content) -> str:
+    """Return the conditions, and which rows have few seeds."""
+    names = names_of(content.entry)
+    runs: list[Record] = []
+    missing = []
+    for name in names:
+        of_recipe = runs_of_recipe(content.entry, name, content.records)
+        # An encoder that is measured as it is has no seeds, and no training.
+        runs += [run for run in of_recipe if "machine" in run]
+        if find_recipe(name).method and len(of_recipe) < ENOUGH_SEEDS:
+            missing.append(f"`{name}`")
+    paragraphs = []
+    if runs:
+        models = join(run["model"] for run in runs)
+        paragraphs.append(f"The model is {models}. {measured_on(runs)}")
+    if missing:
+        paragraphs.append(f"Rows with fewer than {ENOUGH_SEEDS} seeds so far: {join(missing)}.")
+    return "\n\n".join(paragraphs)
+
+
+def names_of(entry: Entry) -> list[str]:
+    """Return the recipes that a table is about."""
+    names: list[str] = entry.get("recipes", [])
+    for comparison in entry.get("compared_rows", []):
+        names = [*names, comparison["row"], comparison["less"]]
+    return list(dict.fromkeys(names))
+
+
+# --- two rows compared ----------------------------------------------------------------------------
+
+
+def paper_comparisons(entry: Entry, records: Sequence[Record]) -> list[Row]:
+    """Return a row for each comparison: the published difference, ours, and their directions.
+
+    Of contrastive tension, the worse copies are compared. An encoder that is measured as it is has
+    one value for all seeds.
+    """
+    compared = entry["compared_rows"]
+    cells = []
+    for comparison in compared:
+        score = comparison.get("score", AVERAGE)
+        runs = runs_of_recipe(entry, comparison["row"], records)
+        controls = runs_of_recipe(entry, comparison["less"], records)
+        if not find_recipe(comparison["less"]).method:
+            controls = [{**control, "seed": run["seed"]} for run in runs for control in controls]
+        differences = []
+        for run, control in pairs_of(runs, controls):
+            differences.append(scores_of(run, "")[score] - scores_of(control, "")[score])
+        cells.append(differences)
+
+    rows = []
+    for comparison, measured, word in zip(compared, cells, judge(cells), strict=True):
+        published = published_difference(comparison)
+        values = {
+            **comparison,
+            "published": "-" if published is None else f"{published:+.3f}",
+            "n": len(measured),
+            "measured": format_difference(measured),
+            "direction": direction_of(published, measured, word),
+        }
+        rows.append(Row(comparison["what"], values=values))
+    return rows
+
+
+def direction_of(published: float | None, measured: Sequence[float], word: str) -> str:
+    """Return the direction beside the published one; what `judge` says where none is printed."""
+    if published is not None:
+        return compare(published, measured, word)
+    if len(measured) < ENOUGH_SEEDS:
+        return TOO_FEW
+    return word or NOTHING
+
+
+def published_difference(comparison: Mapping[str, str]) -> float | None:
+    """Return the difference of two published averages; None where the paper prints none."""
+    figures = [find_recipe(comparison[key]).published.get(AVERAGE) for key in ("row", "less")]
+    if comparison.get("score", AVERAGE) != AVERAGE or None in figures:
+        return None
+    first, second = figures
+    assert first is not None and second is not None
+    return first - second
+
+
+PAPER_ROWS: Mapping[str, Callable[[Entry, Sequence[Record]], list[Row]]] = {
+    "papers": paper_rows,
+    "paper comparisons": paper_comparisons,
+}
+PAPER_NOTES: Mapping[str, Callable[[Content], str]] = {
+    "closing_of_papers": closing_of_papers,
+    "directions_of_papers": directions,
+}

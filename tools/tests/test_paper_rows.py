@@ -1,0 +1,100 @@
+"""tools/tables/paper_rows.py: rows of the three papers from hand-made records."""
+
+import pytest
+
+from tools.tables import generic
+from tools.tables.paper_rows import direction_of, paper_comparisons, paper_rows, way_of
+
+FIVE = ("STS12", "STS13", "STS14", "STS15", "STS16")
+COMMAND = "sg --text sts --steps 60 --model minbert-mini --seed {seed} --out x-seed{seed}"
+
+
+def record_of(name, seed, score, copies=("encoder",), command=COMMAND):
+    """A record whose copies have all sets at the same score, the second copy .1 higher."""
+    scores = {}
+    for number, copy in enumerate(copies):
+        value = score + 0.1 * number
+        scores[copy] = dict.fromkeys((*FIVE, "sts-train", "SICK_train", "average"), value)
+    return {
+        "paper_recipe": name,
+        "model": "minbert-mini",
+        "seed": seed,
+        "scores": scores,
+        "measured": "--sets a b",
+        "data": {"a": "1"},
+        "command": command.format(seed=seed),
+    }
+
+
+def test_a_row_has_mean_interval_and_published_figure():
+    """By hand: mean .2, deviation .1, t of two degrees 4.303: .1 * 4.303 / sqrt(3) = .248."""
+    entry = generic.read_entries()["sg-table-5"]
+    records = [record_of("sg-table-5-opt2", seed, 0.1 + 0.1 * seed) for seed in range(3)]
+    row = next(row for row in paper_rows(entry, records) if row.title == "`sg-table-5-opt2`")
+    cells = [generic.cell_of(column, row) for column in entry["columns"]]
+    assert cells == ["`sg-table-5-opt2`", "loss opt2", "3", "0.200 [-0.048, 0.448] (0.731)"]
+
+
+def test_both_copies_of_contrastive_tension():
+    entry = generic.read_entries()["ct-table-1"]
+    records = [record_of("ct-table-1", 0, 0.5, ("first", "second"))]
+    column = entry["columns"][-1]
+    cells = {row.title: generic.cell_of(column, row) for row in paper_rows(entry, records)}
+    assert cells == {
+        "`ct-table-1-mean`": "-",
+        "`ct-table-1`, worse copy": "0.500 (0.733)",
+        "`ct-table-1`, better copy": "0.600",
+        "`ct-table-1`, mean of both": "0.550",
+        "`ct-table-1`, difference": "0.100",
+    }
+
+
+def test_a_row_mixes_no_experiments():
+    """Seeds and folders differ. Steps must not, and neither must the data."""
+    entry = generic.read_entries()["sg-table-5"]
+    first = record_of("sg-table-5-opt2", 0, 0.1)
+    second = record_of("sg-table-5-opt2", 1, 0.1)
+    assert way_of(first) == way_of(second)
+    for change in ({"command": COMMAND.replace("60", "90").format(seed=1)}, {"data": {"a": "2"}}):
+        with pytest.raises(ValueError, match="sg-table-5-opt2 are of 2 experiments"):
+            paper_rows(entry, [first, second | change])
+
+
+def test_a_record_of_other_sets_is_not_counted():
+    entry = generic.read_entries()["sg-table-5"]
+    record = record_of("sg-table-5-opt2", 0, 0.1)
+    del record["scores"]["encoder"]["STS16"]
+    assert all(not row.records for row in paper_rows(entry, [record]))
+
+
+def test_differences_are_those_of_each_seed():
+    """An encoder that is measured as it is stands against every seed."""
+    entry = generic.read_entries()["sg-comparisons"]
+    records = [record_of("sg-table-1-mean", 0, 0.2)]
+    for seed in range(3):
+        records.append(record_of("sg-table-1-sg", seed, 0.4 + 0.001 * seed))
+        records.append(record_of("sg-table-1-sg-opt", seed, 0.4 + 0.001 * seed))
+    rows = {
+        (row.values["row"], row.values["less"]): row for row in paper_comparisons(entry, records)
+    }
+    mean = rows["sg-table-1-sg", "sg-table-1-mean"].values
+    assert (mean["n"], mean["published"], mean["direction"]) == (3, "+0.196", "the same")
+    assert mean["measured"] == "0.201 [0.199, 0.203]"
+    same = rows["sg-table-1-sg-opt", "sg-table-1-sg"].values
+    assert (same["published"], same["direction"]) == ("+0.024", "cannot tell")
+
+
+@pytest.mark.parametrize(
+    ("published", "measured", "word", "direction"),
+    [
+        (0.1, [0.1, 0.1, 0.1], "better", "the same"),
+        (0.1, [-0.1, -0.1, -0.1], "worse", "the opposite"),
+        (0.1, [0.1, -0.1, 0.1], "", "cannot tell"),
+        (0.1, [0.1, 0.1], "better", "too few seeds"),
+        (None, [0.1, 0.1, 0.1], "better", "better"),
+        (None, [0.1, -0.1, 0.1], "", "cannot tell"),
+        (None, [], "", "too few seeds"),
+    ],
+)
+def test_directions(published, measured, word, direction):
+    assert direction_of(published, measured, word) == direction
