@@ -50,7 +50,7 @@ def describe_verdict(record: Mapping[str, Any], tasks: Tasks, answered: Collecti
     """How good the model is beside the baselines, for the first line of a page."""
     sentences = [lead.sentence for lead in leads(record, tasks, answered)]
     if not sentences:
-        return "On the dev rows, this model is better than each baseline."
+        return "On the dev rows, this model scores higher than each baseline."
     return f"On the dev rows: {' '.join(sentences)}"
 
 

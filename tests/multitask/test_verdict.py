@@ -106,7 +106,7 @@ def test_the_best_baseline_is_named():
 def test_a_model_that_is_better_is_called_so():
     good = record_of(0.7)
     assert not leads(good, TASKS, list(TASKS))
-    assert "better than each baseline" in describe_verdict(good, TASKS, list(TASKS))
+    assert "scores higher than each baseline" in describe_verdict(good, TASKS, list(TASKS))
     assert not leads(record_of(0.1), TASKS, ["sst"]), "an untrained head is not compared"
 
 
