@@ -25,7 +25,7 @@ from command_line.course_flags import translate
 from experiments import papers
 from experiments.checks import check_same, check_series, find_doubts
 from experiments.comparable import check_fits, check_new
-from experiments.controls import METHODS, check_flags, check_methods
+from experiments.controls import METHODS, check_flags, check_methods, check_sample
 from experiments.figures import bar_plot
 from experiments.flags import parse_flags
 from experiments.recipes import COMPARISONS, RECIPES, values_of
@@ -151,6 +151,7 @@ def path_of_records(name: str, series: Series) -> Path | None:
         raise ValueError(f"{path} holds records that are no runs of a recipe. Choose another name.")
     if name == METHODS.stem:
         check_flags(series)
+        check_sample(known)
     check_fits(series, path, known)
     return path
 

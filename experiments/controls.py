@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from data.options import SAMPLE_FOLDER
 from experiments.comparable import MACHINE_OPTIONS, check_recipe, check_row
 from experiments.flags import parse_flags
+from experiments.known_data import digest_of_data, known_data
 from experiments.records import RECORDS, Record, group_records, newest_of
 from experiments.series import Series
 
@@ -59,6 +61,21 @@ def check_flags(series: Series) -> None:
             raise ValueError(
                 "--record methods takes runs with the options of their recipes, and --with has "
                 f"--{option}. Drop it, or give --record another name."
+            )
+
+
+def check_sample(records: Sequence[Record]) -> None:
+    """Raise ValueError where the bundled sample is not the data of the tables of methods.
+
+    Nothing has run yet. records: those of the tables.
+    """
+    for record in records[:1]:
+        if digest_of_data(SAMPLE_FOLDER, record) != record["data"]:
+            known = known_data().get(record["data"])
+            raise ValueError(
+                "--record methods takes runs on the data of its records, which are of "
+                f"{known.name if known else 'other data'}. The bundled sample has other rows "
+                "today. Measure the control as well, and give --record another name."
             )
 
 

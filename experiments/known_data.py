@@ -9,16 +9,20 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from functools import cache
+from pathlib import Path
 from typing import Any, NamedTuple
 
+from data.examples import BUILT_IN_FILES
 from experiments.flags import is_different, parse_flags
 from experiments.records import (
     RECORDS,
     contradictions,
+    data_digest,
     default_options,
     split_command,
     unrecorded_options,
 )
+from minbert.commands.files import digest_of_file
 
 KNOWN_DATA = RECORDS / "data.json"
 WITH_ACCURACY = ("sst", "para")
@@ -54,6 +58,20 @@ def describe(digest: str) -> str:
         f"These are {data.name}. `git archive {data.commit[:10]} data/sample | tar -x -C FOLDER` "
         "writes them to FOLDER/data/sample. "
     )
+
+
+def digest_of_data(folder: Path, record: Mapping[str, Any]) -> str:
+    """The digest of the files of a record's tasks in a folder; "" where one is missing."""
+    tasks = record["options"].get("tasks", "sst,para,sts")
+    tasks = f"{tasks},{record['options'].get('untrained_tasks', '')}".split(",")
+    files = {}
+    for task in {name for name in tasks if name in BUILT_IN_FILES}:
+        for name in BUILT_IN_FILES[task].values():
+            path = folder / name
+            if not path.is_file():
+                return ""
+            files[str(path)] = digest_of_file(path)
+    return data_digest(files)
 
 
 def faults_of(record: Mapping[str, Any]) -> list[str]:

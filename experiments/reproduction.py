@@ -18,13 +18,11 @@ from scipy.stats import t
 
 from command_line.folders import load
 from command_line.reproduction import command_of
-from data.examples import BUILT_IN_FILES
-from experiments.known_data import describe, faults_of_command
+from experiments.known_data import describe, digest_of_data, faults_of_command
 from experiments.records import (
     RECORDS,
     Record,
     contradictions,
-    data_digest,
     option_fields,
     read_records,
     split_command,
@@ -280,20 +278,6 @@ def check_record(source: str, record: Record) -> None:
         raise ValueError(
             f"{source}: --{unknown[0]} is no option of today's version. Use that of the commit."
         )
-
-
-def digest_of_data(folder: Path, record: Record) -> str:
-    """The digest of the files of a record's tasks in a folder; "" where one is missing."""
-    tasks = record["options"].get("tasks", "sst,para,sts")
-    tasks = f"{tasks},{record['options'].get('untrained_tasks', '')}".split(",")
-    files = {}
-    for task in {name for name in tasks if name in BUILT_IN_FILES}:
-        for name in BUILT_IN_FILES[task].values():
-            path = folder / name
-            if not path.is_file():
-                return ""
-            files[str(path)] = digest_of_file(path)
-    return data_digest(files)
 
 
 def unlike_seeds(

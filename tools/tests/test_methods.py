@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from experiments.controls import CONTROLS, check_flags
+from data.options import SAMPLE_FOLDER
+from experiments.controls import CONTROLS, check_flags, check_sample
+from experiments.known_data import digest_of_data, known_data
 from experiments.recipes import COMPARISONS, values_of
 from experiments.records import add_records
 from experiments.series import Series
@@ -129,6 +131,16 @@ def test_other_code_of_the_control_is_stated(add):
     assert "commit `0123456789` here, commit `0123456789` in the control." in make_table(
         "method-differences"
     )
+
+
+def test_runs_on_another_sample_are_refused_before_they_are_trained():
+    """A table must not mix two samples. Records of today's sample, or none, are fine."""
+    today = run("defaults", 0, 0.5)
+    check_sample([{**today, "data": digest_of_data(SAMPLE_FOLDER, today)}])
+    check_sample([])
+    first = next(digest for digest, data in known_data().items() if "first" in data.name)
+    with pytest.raises(ValueError, match="are of the first bundled sample. The bundled sample has"):
+        check_sample([{**today, "data": first}])
 
 
 @pytest.mark.parametrize(
