@@ -30,6 +30,7 @@ from minbert.commands.flags import Parser
 from minbert.training.code_version import code_version
 from tools.benchmarks.comparison import versions
 from tools.benchmarks.recording import HELP, record_measurement
+from tools.reliability import series
 from tools.reliability.campaign import (
     PARTS,
     Done,
@@ -68,6 +69,12 @@ def build_parser() -> Parser:
         "--share", type=float, default=1.0, help="of a full campaign (default %(default)s)"
     )
     parser.add_argument(
+        "--commands",
+        default="",
+        metavar="A,B",
+        help="stop only these commands, such as ensemble,export,part1 (default: all)",
+    )
+    parser.add_argument(
         "--minutes",
         type=float,
         help="stop after this time; 0: only show what is done (default: never, the soak after 60)",
@@ -98,6 +105,22 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
         if name not in PARTS or not number.isdecimal():
             raise ValueError(f"--repeat {arguments.repeat}: expected is such as kills:17.")
     return arguments
+
+
+def check_commands(arguments: argparse.Namespace, workplace: Workplace) -> None:
+    """ValueError where --commands names no command, or none for a part."""
+    if not arguments.commands:
+        return
+    chosen = set(arguments.commands.split(","))
+    targets = {name for name in workplace.targets if "," not in name}
+    readers = {"kills": targets, "disk": targets, "series": set(series.NAMES)}
+    known = sorted(set().union(*readers.values()))
+    if not chosen <= set(known):
+        raise ValueError(f"--commands {arguments.commands}: it is some of {','.join(known)}.")
+    repeated = arguments.repeat and arguments.repeat.partition(":")[0]
+    for part in [repeated] if repeated else arguments.parts:
+        if not chosen & readers.get(part, set()):
+            raise ValueError(f"--commands {arguments.commands}: {part} has none of them.")
 
 
 def check_folder(arguments: argparse.Namespace) -> None:
@@ -132,7 +155,7 @@ def say(text: str) -> None:
 def repeat(arguments: argparse.Namespace, workplace: Workplace) -> int:
     """Do one trial alone. Return 0 if it was survived, else 1."""
     name, _, number = arguments.repeat.partition(":")
-    trial = Trial(name, int(number), arguments.seed)
+    trial = Trial(name, int(number), arguments.seed, arguments.commands)
     folder = arguments.work / "repeated"
     outcome = do_trial(workplace, trial, folder).outcome
     say(f"{outcome.action}: {outcome.problem or 'survived'}")
@@ -158,10 +181,10 @@ def measure(arguments: argparse.Namespace, workplace: Workplace) -> dict[str, An
         done = read_done(path)
     else:
         workplace.make(say)
-        trials = plan(arguments.parts, arguments.share, arguments.seed)
+        trials = plan(arguments.parts, arguments.share, arguments.seed, arguments.commands)
         done = do_all(workplace, trials, path, arguments.minutes or math.inf, say)
     rows = [row._asdict() for row in rows_of(done)]
-    line |= {"name": name_of(arguments.parts), "rows": rows}
+    line |= {"name": name_of(arguments), "rows": rows}
     commands = []
     for command, (tried, survived) in commands_of(done).items():
         commands.append({"command": command, "tried": tried, "survived": survived})
@@ -172,9 +195,11 @@ def measure(arguments: argparse.Namespace, workplace: Workplace) -> dict[str, An
     return line
 
 
-def name_of(parts: Sequence[str]) -> str:
+def name_of(arguments: argparse.Namespace) -> str:
     """The name of a campaign's record. One of some parts does not take the place of a full one."""
-    return "faults" if set(parts) == set(PARTS) else f"faults of {', '.join(parts)}"
+    if set(arguments.parts) == set(PARTS):
+        return "faults"
+    return f"faults of {', '.join(arguments.parts)}"
 
 
 def failures(done: Sequence[Done]) -> list[str]:
@@ -187,9 +212,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Exit code 0 where all trials were survived, 1 where one was not."""
     arguments = parse(argv)
     torch.set_num_threads(1)
+    workplace = Workplace(arguments.work / "workplace")
+    check_commands(arguments, workplace)
     if arguments.repeat is None and SOAK not in arguments.parts:
         check_folder(arguments)
-    workplace = Workplace(arguments.work / "workplace")
     if arguments.repeat is not None:
         workplace.make(say)
         return repeat(arguments, workplace)

@@ -60,16 +60,16 @@ class Row(NamedTuple):
     survived: int
 
 
-def plan(parts: Sequence[str], share: float, seed: int) -> list[Trial]:
+def plan(parts: Sequence[str], share: float, seed: int, commands: str = "") -> list[Trial]:
     """All trials of some parts, mixed, so that a campaign that is stopped has tried all kinds.
 
-    share: of a full campaign. Each part has one trial at least.
+    share: of a full campaign. Each part has one trial at least. commands: as in Trial.
     """
     places = []
     for name in parts:
         count = max(1, round(PARTS[name].goal * share))
         for number in range(count):
-            places.append(((number + 0.5) / count, Trial(name, number, seed)))
+            places.append(((number + 0.5) / count, Trial(name, number, seed, commands)))
     return [trial for _, trial in sorted(places)]
 
 

@@ -18,7 +18,12 @@ from pathlib import Path
 from minbert.commands.ending import BAD_INPUT
 from tools.reliability import children
 from tools.reliability.file_operations import NO_SPACE_NEEDED, Fault, name_of, watch
-from tools.reliability.kills import choose_operation, choose_target, continue_and_compare
+from tools.reliability.kills import (
+    choose_operation,
+    choose_target,
+    continue_and_compare,
+    targets_of,
+)
 from tools.reliability.targets import Target, call_of, prepare
 from tools.reliability.trial import Outcome, Part, Trial, complaint
 from tools.reliability.workplace import Workplace, in_turn
@@ -44,7 +49,8 @@ def run_trial(workplace: Workplace, trial: Trial, folder: Path) -> Outcome:
 
 def failing_operation(workplace: Workplace, trial: Trial, folder: Path) -> Outcome:
     """One operation fails, or this one and all later ones."""
-    _, target, operation = choose_operation(workplace, trial.number, trial.seed + 1)
+    other = trial._replace(seed=trial.seed + 1)
+    _, target, operation = choose_operation(workplace, trial.number, other)
     name = workplace.undisturbed[target.name].operations[operation - 1]
     error = ERRORS[trial.number % len(ERRORS)]
     if name.startswith(NO_SPACE_NEEDED):
@@ -60,7 +66,7 @@ def failing_operation(workplace: Workplace, trial: Trial, folder: Path) -> Outco
 
 def limited_files(workplace: Workplace, trial: Trial, folder: Path) -> Outcome:
     """No file may grow beyond a few bytes: the system itself refuses to write more."""
-    target = choose_target(workplace, trial.chance)
+    target = choose_target(targets_of(workplace, trial), trial.chance)
     size = draw_size(trial, *LIMITS)
     prepare(target, folder)
 
@@ -82,7 +88,7 @@ def full_disk(workplace: Workplace, trial: Trial, folder: Path) -> Outcome:
     disk.mkdir(parents=True)
     if not mount(disk):
         return limited_files(workplace, trial, folder)
-    target = choose_target(workplace, trial.chance)
+    target = choose_target(targets_of(workplace, trial), trial.chance)
     num_free = draw_size(trial, *FREE)
     place = disk / "trial"
     with mounted(disk):
@@ -131,7 +137,7 @@ def with_fault(
 
 def unwritable(workplace: Workplace, trial: Trial, folder: Path) -> Outcome:
     """The folder of the output is no folder, or a folder of somebody else."""
-    target = choose_target(workplace, trial.chance)
+    target = choose_target(targets_of(workplace, trial), trial.chance)
     # The page is written where it is read.
     if target.name == "pages":
         target = workplace.targets["errors"]

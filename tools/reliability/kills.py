@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 import signal
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -63,7 +64,7 @@ def at_operation(workplace: Workplace, number: int, trial: Trial, folder: Path) 
 
     Once all are done, they come again, and the process that continues is killed there, too.
     """
-    rounds, target, operation = choose_operation(workplace, number, trial.seed)
+    rounds, target, operation = choose_operation(workplace, number, trial)
     name = workplace.undisturbed[target.name].operations[operation - 1]
     prepare(target, folder)
     problem = ""
@@ -80,31 +81,36 @@ def at_operation(workplace: Workplace, number: int, trial: Trial, folder: Path) 
     return Outcome(kind, action, problem)
 
 
-def choose_operation(workplace: Workplace, number: int, seed: int) -> tuple[int, Target, int]:
-    """The round, the target and the operation of a number. The seed shuffles all of them.
+def choose_operation(workplace: Workplace, number: int, trial: Trial) -> tuple[int, Target, int]:
+    """The round, the target and the operation of a number. The trial's seed shuffles all of them.
 
     Training has most operations. So every other number is one of the other commands.
     """
     of_training: list[tuple[Target, int]] = []
     of_others: list[tuple[Target, int]] = []
-    for target in workplace.targets.values():
+    for target in targets_of(workplace, trial):
         places = of_training if target.is_training else of_others
         for operation in range(1, 1 + len(workplace.undisturbed[target.name].operations)):
             places.append((target, operation))
     groups = [places for places in (of_training, of_others) if places]
     turn, group = divmod(number, len(groups))
     places = groups[group]
-    random.Random(seed).shuffle(places)
+    random.Random(trial.seed).shuffle(places)
     rounds, index = divmod(turn, len(places))
     target, operation = places[index]
     return rounds, target, operation
+
+
+def targets_of(workplace: Workplace, trial: Trial) -> list[Target]:
+    """The targets that a trial may stop."""
+    return [target for target in workplace.targets.values() if trial.may_stop(target.name)]
 
 
 def at_random_time(workplace: Workplace, number: int, trial: Trial, folder: Path) -> Outcome:
     """Send a signal at a random moment of the work."""
     chance = trial.chance
     way = SIGNALS[number % len(SIGNALS)]
-    target = choose_target(workplace, chance)
+    target = choose_target(targets_of(workplace, trial), chance)
     prepare(target, folder)
     delay = chance.uniform(0, workplace.undisturbed[target.name].seconds)
     child = Child(call_of(target, folder))
@@ -121,9 +127,8 @@ def at_random_time(workplace: Workplace, number: int, trial: Trial, folder: Path
     return Outcome(kind, f"{target.name}: {way.name} after {delay:.2f} seconds", problem)
 
 
-def choose_target(workplace: Workplace, chance: random.Random) -> Target:
+def choose_target(targets: Sequence[Target], chance: random.Random) -> Target:
     """Any command. Training comes as often as all others together."""
-    targets = list(workplace.targets.values())
     training = [target for target in targets if target.is_training]
     others = [target for target in targets if not target.is_training]
     return chance.choice(training if training and chance.random() < 0.5 else others)

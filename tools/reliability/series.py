@@ -27,6 +27,7 @@ from tools.reliability.workplace import Workplace
 # Times and pictures differ from run to run. A log has the output of both tries.
 NOT_COMPARED = (".log", ".html", ".png", ".svg", "log.csv", "README.md", "ablation.md", ".json")
 KEPT_OF_RECORD = ("epochs", "best_step", "scores")
+NAMES = ("experiments", "part1")
 AT_WORK = "another process works on this run"
 
 
@@ -60,10 +61,9 @@ def commands(workplace: Workplace) -> dict[str, list[str]]:
     flags = ["--model", str(places.model), "--max_length", "32", "--epochs", "1"]
     flags += ["--precision", "fp32", "--token_cache", "none", "--save_every", "1"]
     of_runs = f"--with={' '.join([*flags, '--data_dir', str(data), '--pretrain', 'none'])}"
-    return {
-        "experiments": ["experiments", "rob-1", "--seeds", "0", of_runs, "--out"],
-        "part1": ["course.part1", "--data-dir", str(data), *flags, "--out"],
-    }
+    experiments = ["experiments", "rob-1", "--seeds", "0", of_runs, "--out"]
+    part1 = ["course.part1", "--data-dir", str(data), *flags, "--out"]
+    return dict(zip(NAMES, (experiments, part1), strict=True))
 
 
 def make_reviews(workplace: Workplace) -> Path:
@@ -144,8 +144,9 @@ def facts_of(folder: Path) -> dict[str, str]:
 def run_trial(workplace: Workplace, trial: Trial, folder: Path) -> Outcome:
     """Stop one of the commands at a random time, give it again, and compare."""
     arguments = commands(workplace)
-    name = list(arguments)[trial.number % len(arguments)]
-    way = WAYS[trial.number // len(arguments) % len(WAYS)]
+    names = [name for name in NAMES if trial.may_stop(name)]
+    name = names[trial.number % len(names)]
+    way = WAYS[trial.number // len(names) % len(WAYS)]
     words = [*arguments[name], str(folder)]
 
     whole = workplace.folder.with_name(f"whole-{name}")

@@ -20,11 +20,15 @@ LONGEST_MESSAGE = 2000
 
 
 class Trial(NamedTuple):
-    """One trial of a part. The three values say exactly what it does."""
+    """One trial of a part. The values say exactly what it does.
+
+    commands: the only ones that it may stop, with commas between them; "" for all.
+    """
 
     part: str
     number: int
     seed: int
+    commands: str = ""
 
     @property
     def chance(self) -> random.Random:
@@ -34,7 +38,12 @@ class Trial(NamedTuple):
     @property
     def command(self) -> str:
         """The command that repeats this trial."""
-        return f"{COMMAND} --repeat {self.part}:{self.number} --seed {self.seed}"
+        chosen = f" --commands {self.commands}" if self.commands else ""
+        return f"{COMMAND} --repeat {self.part}:{self.number} --seed {self.seed}{chosen}"
+
+    def may_stop(self, command: str) -> bool:
+        """Whether this trial may stop a command."""
+        return not self.commands or command in self.commands.split(",")
 
 
 class Outcome(NamedTuple):

@@ -281,10 +281,16 @@ def test_every_other_kill_stops_no_training(workplace, monkeypatch):
     undisturbed = Undisturbed({}, ["replace"] * 500, 1.0)
     monkeypatch.setitem(workplace.undisturbed, "training", undisturbed)
     num_pages = len(workplace.undisturbed["pages"].operations)
-    choices = [kills.choose_operation(workplace, number, 0) for number in range(2 * num_pages)]
+    trial = trial_of("kills", 0)
+    choices = [kills.choose_operation(workplace, number, trial) for number in range(2 * num_pages)]
     of_pages = [choice for choice in choices if choice[1] == pages]
     assert sorted(of_pages) == [(0, pages, operation) for operation in range(1, 1 + num_pages)]
-    assert kills.choose_operation(workplace, 2 * num_pages + 1, 0)[:2] == (1, pages)
+    assert kills.choose_operation(workplace, 2 * num_pages + 1, trial)[:2] == (1, pages)
+
+    only = trial._replace(commands="errors,pages")
+    choices = [kills.choose_operation(workplace, number, only) for number in range(num_pages)]
+    assert {target for _, target, _ in choices} == {pages}
+    assert only.command.endswith("--repeat kills:0 --seed 3 --commands errors,pages")
 
 
 def test_a_soak_judges_memory_and_open_files():
@@ -307,6 +313,8 @@ def test_another_campaign_is_not_continued(tmp_path, capsys):
     assert "holds a campaign" in refusal()
     assert "at most 1" in refusal("--share", "2")
     assert "such as kills:17" in refusal("--repeat", "nothing:1")
+    assert "it is some of embed,embed --export,ensemble" in refusal("--commands", "train")
+    assert "disk has none of them" in refusal("--parts", "disk", "--commands", "part1")
     assert code_version()["sha256"] != "other"
 
 
