@@ -109,7 +109,7 @@ def pcgrad_weights(
     """Compute the weights with which `pcgrad` adds up the original gradients.
 
     Row i of the weights begins one-hot. Where G[j] . w_i is below 0,
-    w_ij <- w_ij - (G[j] . w_i) / G[j, j].
+    w_ij <- w_ij - (G[j] . w_i) / G[j, j]. A task j whose square G[j, j] is 0 is passed over.
 
     gramian: (K, K), float64 or float32. Returns (K,) of the same dtype, such that
     weights @ gradients is pcgrad(gradients). generator and errors: as there.

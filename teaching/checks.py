@@ -86,6 +86,7 @@ CHECKS: dict[str, list[Check]] = {
     "attention": [
         check("values", draw_attention, SAME_ATTENTION),
         check("mask", draw_attention, SAME_ATTENTION, is_masked=True),
+        check("a bias that is no mask", draw_attention, SAME_ATTENTION, has_bias=True),
         check("large scores", draw_attention, SAME_ATTENTION, scale=60.0),
         check(
             "gradients",
@@ -148,6 +149,21 @@ CHECKS: dict[str, list[Check]] = {
     "BertEmbeddings.forward": [
         check("values", draw_module, SAME_EMBEDDINGS, module="embeddings"),
         check(
+            "no segments",
+            draw_module,
+            SAME_EMBEDDINGS,
+            module="embeddings",
+            model_type="distilbert",
+        ),
+        check(
+            "positions of RoBERTa",
+            draw_module,
+            SAME_EMBEDDINGS,
+            module="embeddings",
+            model_type="roberta",
+            pad_token_id=1,
+        ),
+        check(
             "dropout",
             draw_module,
             judge_dropped_embeddings,
@@ -204,6 +220,7 @@ CHECKS: dict[str, list[Check]] = {
             kind="classes",
             dtype="float16",
         ),
+        check("large logits", draw_loss, SAME_SENTIMENT, kind="classes", scale=300.0),
         check("weights", draw_loss, SAME_SENTIMENT, kind="classes", is_weighted=True),
         check(
             "gradients",
@@ -216,6 +233,7 @@ CHECKS: dict[str, list[Check]] = {
     ],
     "paraphrase_loss": [
         check("values", draw_loss, SAME_PARAPHRASE, kind="pairs"),
+        check("large logits", draw_loss, SAME_PARAPHRASE, kind="pairs", scale=300.0),
         check("shift", draw_loss, SAME_PARAPHRASE, kind="pairs", shift=0.7),
         check("weights", draw_loss, SAME_PARAPHRASE, kind="pairs", is_weighted=True),
         check(
@@ -232,6 +250,13 @@ CHECKS: dict[str, list[Check]] = {
     ],
     "similarity_loss": [
         check("values", draw_loss, judge_scalar(references.similarity), kind="scores"),
+        check(
+            "half precision",
+            draw_loss,
+            judge_scalar(references.similarity),
+            kind="scores",
+            dtype="float16",
+        ),
         check(
             "gradients",
             draw_loss,
@@ -256,11 +281,26 @@ CHECKS: dict[str, list[Check]] = {
             hard=True,
             gradients_of=["anchors", "positives", "hard_negatives"],
         ),
+        check(
+            "a trained temperature",
+            draw_vectors,
+            gradients_of(references.info_nce),
+            is_trained=True,
+            gradients_of=["temperature"],
+        ),
         check("shapes", draw_bad_vectors, expects_error, is_weak=True, error="ValueError"),
     ],
     "joint": [
         check("largest", draw_plan, judge_joint, num_calls=3),
         check("smallest", draw_plan, judge_joint, num_calls=3, argument="smallest"),
+        check(
+            "another limit",
+            draw_plan,
+            expects_error,
+            is_weak=True,
+            error="ValueError",
+            argument="median",
+        ),
         check(
             "the generator alone",
             draw_plan,

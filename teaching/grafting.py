@@ -26,9 +26,10 @@ from teaching.exercises import functions
 # --- what a body may use --------------------------------------------------------------------------
 
 BUILTIN_NAMES = """
-abs all any bool dict divmod enumerate filter float int isinstance iter len list map max min next
-pow range reversed round set slice sorted str sum tuple zip ArithmeticError AssertionError Exception
-IndexError KeyError NotImplementedError RuntimeError TypeError ValueError ZeroDivisionError
+abs all any bool callable chr complex dict divmod enumerate filter float format frozenset int
+isinstance issubclass iter len list map max min next ord pow range repr reversed round set slice
+sorted str sum tuple zip ArithmeticError AssertionError Exception IndexError KeyError LookupError
+NotImplementedError OverflowError RuntimeError StopIteration TypeError ValueError ZeroDivisionError
 """
 
 # Modules whose names a file may import, and which a body finds under these names.
@@ -43,29 +44,53 @@ GLOBALS: dict[str, Any] = {"math": math, "torch": torch, "F": F, "nn": nn, "Tens
 # Attributes of tensors, of torch and its modules, of math, and of Python's containers. None of them
 # is an answer, opens a file, or leads to the rest of the process.
 ATTRIBUTE_NAMES = """
-T mT Tensor nn functional shape ndim dtype device size dim numel item tolist new_zeros new_ones
-new_full new_tensor new_empty is_floating_point finfo iinfo min max eps tiny float16 bfloat16
-float32 float64 float half double int16 int32 int64 int long bool to type_as cpu detach clone
-contiguous requires_grad no_grad enable_grad autocast type enabled
-tensor as_tensor zeros ones full empty eye arange linspace zeros_like ones_like full_like empty_like
-view reshape flatten unflatten unsqueeze squeeze transpose permute swapaxes swapdims movedim t mT
-expand expand_as broadcast_to repeat repeat_interleave chunk split unbind stack cat concat hstack
-vstack narrow select index_select gather take take_along_dim scatter scatter_ scatter_add
-masked_fill masked_fill_ masked_select where nonzero flip roll tril triu tril_ triu_ diag diagonal
-diag_embed fill_diagonal_ fill_ zero_ copy_
-add add_ sub sub_ mul mul_ div div_ true_divide neg pow pow_ square sqrt sqrt_ rsqrt exp exp_ log
-log_ log1p log2 expm1 abs sign sin cos tanh sigmoid erf reciprocal clamp clamp_ clamp_min clip
-minimum maximum addcmul addcmul_ addcdiv addcdiv_ lerp lerp_ round floor ceil floor_ remainder fmod
-sum mean prod var std norm linalg vector_norm amax amin argmax argmin cumsum cummax cumprod sort
-argsort topk unique all any logsumexp softmax log_softmax logsigmoid softplus relu isfinite isnan
-isinf isclose allclose equal eq ne lt le gt ge logical_and logical_or logical_not nan_to_num values
-indices matmul mm bmm einsum dot mv outer inner baddbmm addmm tensordot
-rand randn rand_like randint randint_like randperm bernoulli bernoulli_ multinomial uniform_
-random_ dropout Dropout linear Linear normalize cosine_similarity CosineSimilarity one_hot
-cross_entropy CrossEntropyLoss nll_loss NLLLoss binary_cross_entropy_with_logits
-BCEWithLogitsLoss binary_cross_entropy mse_loss MSELoss gelu GELU Softmax Softmax LogSoftmax
-layer_norm embedding pi inf e isfinite append extend pop get keys items update index insert sort
-count copy setdefault join add remove weight bias
+T mT H mH Tensor nn functional shape ndim dtype device layout size dim numel nelement stride item
+tolist new_zeros new_ones new_full new_tensor new_empty is_floating_point is_contiguous is_nonzero
+finfo iinfo min max eps tiny resolution bfloat16 float16 float32 float64 float half double int8
+int16 int32 int64 uint8 int long short bool to type_as cpu detach clone contiguous requires_grad
+requires_grad_ no_grad enable_grad autocast type enabled promote_types result_type
+get_default_dtype is_tensor
+tensor as_tensor scalar_tensor zeros ones full empty eye arange linspace logspace range zeros_like
+ones_like full_like empty_like complex tril_indices triu_indices cartesian_prod combinations
+meshgrid
+view view_as reshape reshape_as ravel flatten unflatten unsqueeze unsqueeze_ squeeze squeeze_
+transpose transpose_ permute swapaxes swapdims movedim moveaxis t t_ adjoint expand expand_as
+broadcast_to broadcast_tensors repeat repeat_interleave tile chunk split tensor_split hsplit vsplit
+unbind unfold stack cat concat concatenate hstack vstack dstack column_stack row_stack atleast_1d
+atleast_2d atleast_3d block_diag narrow select select_scatter slice_scatter diagonal_scatter
+index_select index_add index_add_ index_copy index_copy_ index_fill index_fill_ index_put
+index_put_ index_reduce gather take take_along_dim put put_ scatter scatter_ scatter_add
+scatter_add_ scatter_reduce scatter_reduce_ masked_fill masked_fill_ masked_scatter
+masked_scatter_ masked_select where nonzero argwhere flip fliplr flipud rot90 roll tril triu tril_
+triu_ diag diagonal diag_embed diagflat fill_diagonal_ fill fill_ zero_ copy_
+add add_ sub sub_ subtract subtract_ rsub mul mul_ multiply multiply_ div div_ divide divide_
+true_divide true_divide_ floor_divide neg neg_ negative negative_ positive pow pow_ float_power
+square square_ sqrt sqrt_ rsqrt rsqrt_ exp exp_ exp2 log log_ log1p log1p_ log2 log10 logaddexp
+logaddexp2 xlogy expm1 expm1_ abs abs_ absolute sign sgn sin sin_ cos cos_ tan sinh cosh tanh tanh_
+atan2 sigmoid sigmoid_ logit erf erf_ erfc erfinv lgamma reciprocal reciprocal_ clamp clamp_
+clamp_min clamp_min_ clamp_max clamp_max_ clip clip_ minimum maximum fmin fmax addcmul addcmul_
+addcdiv addcdiv_ lerp lerp_ round round_ floor ceil floor_ ceil_ trunc trunc_ frac fix remainder
+fmod heaviside hypot bitwise_and bitwise_or bitwise_xor bitwise_not
+sum nansum mean nanmean prod var std var_mean std_mean median nanmedian quantile mode norm linalg
+vector_norm matrix_norm multi_dot amax amin aminmax argmax argmin cumsum cumsum_ cummax cummin
+cumprod cumprod_ logcumsumexp diff count_nonzero trace sort argsort msort topk kthvalue unique
+unique_consecutive bincount histc bucketize searchsorted cdist dist renorm
+all any logsumexp softmax softmin log_softmax logsigmoid softplus relu relu_ isfinite isnan isinf
+isneginf isposinf isclose isin allclose equal eq ne lt le gt ge less less_equal greater
+greater_equal not_equal logical_and logical_or logical_not logical_xor nan_to_num values indices
+matmul mm bmm mv einsum dot vdot vecdot outer ger inner kron baddbmm baddbmm_ addbmm addmm addmm_
+addmv addr tensordot matrix_power
+rand randn rand_like randn_like randint randint_like randperm bernoulli bernoulli_ multinomial
+normal normal_ uniform_ random_ exponential_ dropout Dropout Identity linear Linear normalize
+cosine_similarity CosineSimilarity pairwise_distance one_hot pad cross_entropy CrossEntropyLoss
+nll_loss NLLLoss binary_cross_entropy_with_logits BCEWithLogitsLoss binary_cross_entropy BCELoss
+mse_loss MSELoss l1_loss kl_div gelu GELU ReLU Sigmoid Tanh Softmax LogSoftmax LogSigmoid Softplus
+layer_norm embedding in_features out_features num_embeddings embedding_dim normalized_shape
+pi inf e nan tau fsum isqrt degrees radians comb
+append appendleft extend pop popleft popitem get keys items update index insert sort count copy
+setdefault clear reverse fromkeys join add discard remove union intersection difference
+symmetric_difference issubset issuperset startswith endswith lower upper strip replace weight bias
+is_integer
 """
 BUILTINS = BUILTIN_NAMES.split()
 COMMON = ATTRIBUTE_NAMES.split()
@@ -112,7 +137,7 @@ ALLOWED: dict[str, Allowed] = {
     "pcgrad_weights": Allowed("reduce"),
 }
 
-# Kinds of syntax. No import, class, global, match (whose patterns read attributes) or generator.
+# Kinds of syntax. No import, class, global, or pattern of a class (which reads attributes).
 KINDS = (
     *(ast.FunctionDef, ast.Lambda, ast.arguments, ast.arg, ast.Return, ast.Delete, ast.Assign),
     *(ast.AugAssign, ast.AnnAssign, ast.For, ast.While, ast.If, ast.With, ast.withitem, ast.Raise),
@@ -121,8 +146,13 @@ KINDS = (
     *(ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.comprehension, ast.Compare),
     *(ast.Call, ast.keyword, ast.FormattedValue, ast.JoinedStr, ast.Constant, ast.Attribute),
     *(ast.Subscript, ast.Slice, ast.Starred, ast.Name, ast.Tuple, ast.expr_context),
-    *(ast.boolop, ast.operator, ast.unaryop, ast.cmpop),
+    *(ast.boolop, ast.operator, ast.unaryop, ast.cmpop, ast.Yield, ast.YieldFrom),
+    *(ast.Match, ast.match_case, ast.MatchValue, ast.MatchSingleton, ast.MatchSequence),
+    *(ast.MatchStar, ast.MatchAs, ast.MatchOr),
 )
+
+# Nodes with a name that they define.
+NAMED = (ast.FunctionDef, ast.ExceptHandler, ast.MatchAs, ast.MatchStar)
 
 
 class Refused(ValueError):
@@ -281,7 +311,7 @@ def bound_names(node: ast.FunctionDef) -> set[str]:
             names.add(inner.arg)
         elif isinstance(inner, ast.Name) and not isinstance(inner.ctx, ast.Load):
             names.add(inner.id)
-        elif isinstance(inner, ast.FunctionDef | ast.ExceptHandler) and inner.name:
+        elif isinstance(inner, NAMED) and inner.name:
             names.add(inner.name)
     return names
 

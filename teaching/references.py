@@ -68,10 +68,16 @@ def feed_forward(inputs: Arrays, options: Settings, prefix: str = "") -> Array:
 def embeddings(inputs: Arrays, options: Settings) -> Array:
     """Words, positions and segments, added and normalised."""
     ids = inputs["ids"]
-    words = inputs["weights.word.weight"][ids]
-    segments = inputs["weights.segment.weight"][inputs["segments"]]
-    positions = inputs["weights.position.weight"][: ids.shape[1]]
-    return norm(inputs, options, "norm", words + segments + positions)
+    family = options["config"].get("model_type", "bert")
+    total = inputs["weights.word.weight"][ids]
+    if family != "distilbert":
+        total = total + inputs["weights.segment.weight"][inputs["segments"]]
+    rows = np.arange(ids.shape[1])
+    if family == "roberta":
+        # Tokens are counted from the row behind padding's own.
+        padding = options["config"]["pad_token_id"]
+        rows = (ids != padding).cumsum(axis=1) * (ids != padding) + padding
+    return norm(inputs, options, "norm", total + inputs["weights.position.weight"][rows])
 
 
 def layer(inputs: Arrays, options: Settings) -> Array:
@@ -147,12 +153,13 @@ def similarity(inputs: Arrays, options: Settings) -> float:
 def info_nce(inputs: Arrays, options: Settings) -> float:
     """InfoNCE with hard negatives, and pairs that say the same left out."""
     arguments = options["arguments"]
+    temperature = inputs["temperature"] if "temperature" in inputs else arguments["temperature"]
 
     def scores(others: Array) -> Array:
         vectors = [inputs["anchors"], others]
         if arguments.get("similarity", "cos") == "cos":
             vectors = [v / np.linalg.norm(v, axis=1, keepdims=True) for v in vectors]
-        return vectors[0] @ vectors[1].T / arguments["temperature"]
+        return vectors[0] @ vectors[1].T / temperature
 
     logits = scores(inputs["positives"])
     own = logits.diagonal().copy()

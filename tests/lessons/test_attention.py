@@ -140,6 +140,14 @@ def check_mask_by_hand(attend: Attend) -> None:
         "a masked token still counts: is the mask added before the softmax, and does it mask the "
         "keys (the last dimension) rather than the queries?",
     )
+    # -ln 3 takes the score of key 1 from ln 3 to 0, so both keys get a half.
+    bias = torch.tensor([0.0, -math.log(3)], dtype=torch.float64)[None, None, None]
+    found = attend(two_heads(QUERY_ROWS), two_heads(KEY_ROWS), value, bias, 0.0, False)
+    assert_close(
+        found[:, :, :1],
+        torch.full_like(found[:, :, :1], 0.5) * (value.sum(dim=-2, keepdim=True) > 0),
+        "mask_bias is added as it is: after the division by sqrt(head size), and not before it.",
+    )
 
 
 def check_dropout(attend: Attend) -> None:

@@ -220,6 +220,14 @@ def test_equal_to_cross_entropy_on_logits_built_here():
         torch.testing.assert_close(gradient, expected_gradient, rtol=1e-4, atol=1e-5)
 
 
+def test_a_temperature_may_be_trained():
+    temperature = torch.tensor(0.5, requires_grad=True)
+    loss = info_nce(*vectors(7), temperature)
+    assert loss.requires_grad, "temperature may be a tensor that is trained: no float() or .item()"
+    loss.backward()
+    assert temperature.grad is not None and temperature.grad != 0
+
+
 def test_gradients_by_finite_differences():
     inputs = [tensor.requires_grad_() for tensor in vectors(2, batch_size=4, dtype=torch.float64)]
     assert torch.autograd.gradcheck(lambda a, p: info_nce(a, p, temperature=0.5), inputs)

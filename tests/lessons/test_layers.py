@@ -142,6 +142,30 @@ def test_embeddings_by_hand():
     check_embeddings(BertEmbeddings)
 
 
+def test_embeddings_without_segments():
+    """DistilBERT has none."""
+    embeddings = BertEmbeddings(dataclasses.replace(TINY, model_type="distilbert")).eval()
+    ids = torch.tensor([[5, 6, 7]])
+    try:
+        found = embeddings(ids, torch.zeros_like(ids))
+    except TypeError:
+        pytest.fail("self.segment is None in an encoder without segments: ask before you call it")
+    expected = embeddings.norm(embeddings.word(ids) + embeddings.position.weight[:3])
+    assert_close(found, expected, 1e-6, "an encoder without segments adds words and positions")
+
+
+def test_embeddings_whose_positions_begin_elsewhere():
+    """RoBERTa counts from the row behind padding's: here 2, 3, and 1 for padding."""
+    config = dataclasses.replace(TINY, model_type="roberta", pad_token_id=1)
+    embeddings = BertEmbeddings(config).eval()
+    ids = torch.tensor([[5, 6, 1]])
+    found = embeddings(ids, torch.zeros_like(ids))
+    positions = embeddings.position(torch.tensor([[2, 3, 1]]))
+    words = embeddings.word(ids) + embeddings.segment(torch.zeros_like(ids))
+    expected = embeddings.norm(words + positions)
+    assert_close(found, expected, 1e-6, "the rows of the position table are those of positions_of")
+
+
 def test_the_embeddings_drop_after_the_norm():
     embeddings = BertEmbeddings(dataclasses.replace(TINY, hidden_dropout_prob=0.5))
     ids = torch.randint(60, (4, 9), generator=torch.Generator().manual_seed(0))
@@ -309,7 +333,13 @@ def test_a_layer_of_some_tokens_alone():
     hidden_states = torch.randn(2, 5, 24)
     found = layer(hidden_states, None, torch.tensor([2, 6]))
     expected = layer(hidden_states, None).flatten(0, 1)[[2, 6]].unsqueeze(1)
-    assert_close(found, expected, 1e-5, "`tokens_at` takes the tokens of `positions`: (P, 1, H)")
+    assert_close(
+        found,
+        expected,
+        1e-5,
+        "`tokens_at` takes the tokens of `positions`, (P, 1, H): of the layer's input and of what "
+        "attention returns, so behind it. Otherwise they don't see the rest of their sentence.",
+    )
 
 
 def test_pooler_by_hand():

@@ -175,6 +175,19 @@ def test_the_pieces_of_a_word_are_chosen_together():
     )
 
 
+def test_each_piece_of_a_word_has_its_own_replacement():
+    input_ids, continues = words_of_pieces()
+    torch.manual_seed(0)
+    corrupted, _ = mask_tokens(input_ids, input_ids < 4, 60, MASK, 1.0, continues)
+    is_masked = corrupted[:, 1:4] == MASK  # the three pieces of one word
+    differ = (is_masked.any(1) & ~is_masked.all(1)).sum().item()
+    # 1 - .8^3 - .2^3 is .48 of 1,000 words.
+    assert differ > 300, (
+        "the pieces of a word are chosen together, and each still draws its own replacement: is "
+        "the second draw shared within a word, too?"
+    )
+
+
 def test_tokens_are_chosen_alone_without_whole_words():
     input_ids, _ = words_of_pieces()
     torch.manual_seed(0)

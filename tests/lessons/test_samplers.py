@@ -155,7 +155,9 @@ def test_mt_dnn_by_hand():
     )
     assert mt_dnn(BY_HAND, seeded()) == steps, "the same generator state gives the same plan"
     orders = {str(mt_dnn(BY_HAND, seeded(seed))) for seed in range(40)}
-    assert len(orders) == 6, "three batches have six orders, and each of them may come"
+    assert len(orders) == 6, (
+        "three batches have six orders, and each of them may come: is the pool shuffled?"
+    )
 
 
 def test_mt_dnn_takes_every_row_of_every_task_exactly_once_a_batch_per_step():
@@ -193,9 +195,12 @@ def test_negative_control_a_pool_that_is_not_shuffled_breaks_the_law():
 
 def test_weights_are_passes():
     steps = mt_dnn(MAKE_BATCHES, seeded(), {"sst": 2, "para": 1 / 3})
-    assert Counter(tasks_in(steps)) == {"sst": 6, "para": 3, "sts": 2}, (
-        "a weight multiplies the number of batches"
+    counts = Counter(tasks_in(steps))
+    assert counts["sst"] == 6, "a weight multiplies the number of batches"
+    assert counts["para"] == 3, (
+        "a third of nine batches is three: is the weight itself made a whole number?"
     )
+    assert counts["sts"] == 2, "a task without an entry in weights has the weight 1"
     assert rows_in(batches_of("sst", steps)) == sorted([*range(10)] * 2), "two whole passes"
 
     # Three of the nine batches. The last batch of a pass holds one row.
@@ -438,5 +443,8 @@ def test_no_task_at_all_is_refused():
 
 
 def test_another_limit_is_refused():
-    with pytest.raises(ValueError, match="limit is 'median'"):
+    try:
         joint(MAKE_BATCHES, seeded(), limit="median")
+    except ValueError:
+        return
+    pytest.fail("limit='median' was taken for another limit: raise a ValueError")

@@ -44,6 +44,7 @@ def test_linear_by_hand():
         if found[:2] == pytest.approx(wrong):
             hint = mistake
     assert found[:2] == pytest.approx([1 / 2, 2 / 2]), f"{found[:2]}, expected [0.5, 1.0]: {hint}"
+    assert len(set(found)) > 3, f"{found}: is // a division of whole numbers? Write /"
     assert found[9] != 0.0, "the line reaches 0 at step num_steps, which is no step of the run"
     expected = [8 / 8, 7 / 8, 6 / 8, 5 / 8, 4 / 8, 3 / 8, 2 / 8, 1 / 8]
     assert found[2:] == pytest.approx(expected), (
@@ -66,6 +67,10 @@ COSINE_MISTAKES = {
         0.5,
     ): "the cosine runs through a quarter of a period; half of one is right",
     (0.5, 0.9330, 1.0, 0.5): "this is the sine",
+    (1.0, 0.8660, 0.7071, 0.0): "this is cos(pi x / 2); take (1 + cos(pi x)) / 2",
+    (0.8536, 0.5, 0.3087, 0.0): (
+        "x is a share of all steps; take that of the steps after the warm-up, from its end"
+    ),
     (0.75, 0.25, 0.0670, 0.0): "x is counted from step 0; count it from the end of the warm-up",
 }
 

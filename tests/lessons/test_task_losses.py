@@ -89,6 +89,17 @@ def check_sentiment(loss: Loss) -> None:
             -1.06013: "the minus of -log is missing.",
             1.42040: "cross-entropy takes logits: the softmax is applied twice.",
             0.42365: "the softmax is taken over the batch; it belongs over the classes (dim=1).",
+            0.21203: "the mean runs over the classes, too; a row has one term, and B rows count.",
+        },
+    )
+    # The first class counts three times.
+    weights = torch.tensor([3.0, 1, 1, 1, 1])
+    assert_loss(
+        loss(logits, torch.tensor([0.0, 3.0]), weights),
+        (-3 * math.log(0.6) - math.log(0.2)) / 2,
+        {
+            1.06013: "the argument weights is left out.",
+            0.78547: "the sum is divided by the sum of the weights; divide it by B.",
         },
     )
 
@@ -111,6 +122,16 @@ def check_paraphrase(loss: Loss) -> None:
             -0.78904: "the minus of -log is missing.",
             0.66596: "the loss takes logits: the sigmoid is applied twice.",
             0.32694: "only duplicates cost something; the other pairs cost -log(1 - p).",
+        },
+    )
+    # A pair that is labelled 1 counts three times.
+    assert_loss(
+        loss(logit[1:], torch.tensor([1.0, 0.0]), weights=torch.tensor([1.0, 3.0])),
+        (-3 * math.log(0.75) + math.log(2)) / 2,
+        {
+            0.49041: "the argument weights is left out.",
+            1.18356: "weights[0] is the weight of label 0, and weights[1] that of label 1.",
+            0.38905: "the sum is divided by the sum of the weights; divide it by B.",
         },
     )
 
@@ -154,6 +175,9 @@ def test_a_probability_as_label_of_paraphrases_by_hand():
         {
             (unsure + math.log(2)) / 2: "the shift is left out.",
             (unsure - math.log(0.1)) / 2: "the shift is subtracted; add it.",
+            (-0.25 * math.log(27 / 28) - 0.75 * math.log(1 / 28) + sure) / 2: (
+                "a label between 0 and 1 is a teacher's probability: its logit gets no shift."
+            ),
         },
     )
 
@@ -208,11 +232,15 @@ def test_pytorch_value_and_gradient(name):
     theirs = outputs_for(name).requires_grad_()
     value = case.loss(ours, case.labels)
     expected = case.reference(theirs, case.labels.long() if name == "sentiment" else case.labels)
-    torch.testing.assert_close(value, expected, rtol=0, atol=0)
+    # float32: measured 2e-7 where the loss is written out.
+    torch.testing.assert_close(
+        value, expected, rtol=1e-5, atol=1e-6, msg=f"{value} is not PyTorch's {expected}"
+    )
     value.backward()
     expected.backward()
     assert ours.grad is not None, "no gradient: .item(), .data or torch.tensor on the way?"
-    torch.testing.assert_close(ours.grad, theirs.grad, rtol=0, atol=0)
+    hint = "the value is right, and its gradient is not: is a part of it detached?"
+    torch.testing.assert_close(ours.grad, theirs.grad, rtol=1e-5, atol=1e-6, msg=hint)
 
 
 @each_loss
@@ -345,7 +373,7 @@ def test_a_weighted_loss_over_all_rows_is_that_of_scikit_learn(num_classes):
     # In double precision, as scikit-learn wants rows that add up to 1.
     shares = shares.double() / shares.double().sum(dim=1, keepdim=True)
     expected = log_loss(labels, shares, sample_weight=of_rows)
-    assert float(loss) == pytest.approx(expected, rel=1e-5)
+    assert float(loss) == pytest.approx(expected, rel=1e-5), "look at the weights by hand first"
 
 
 def test_the_mean_is_over_rows_so_a_batch_may_be_cut():

@@ -153,11 +153,11 @@ with torch.no_grad():
     (
         "BertEmbeddings.forward",
         """
-b, t = input_ids.shape
-places = torch.arange(t, device=input_ids.device).unsqueeze(0).expand(b, t)
-x = self.word(input_ids) + self.position(places)
-x += self.segment(token_type_ids)
-return self.dropout(self.norm(x))
+positions = self.positions_of(input_ids).expand(len(input_ids), -1, -1)
+parts = [self.word(input_ids), positions]
+if self.segment is not None:
+    parts.append(self.segment(token_type_ids))
+return self.dropout(self.norm(torch.stack(parts).sum(0)))
 """,
     ),
     (
