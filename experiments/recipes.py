@@ -479,6 +479,8 @@ GEN_ENSEMBLE = (
 # --- comparisons --------------------------------------------------------------------------------
 # One choice at a time. Everything else has its default.
 
+CT_TABLE_2: Values = {"head": "cosine", "tasks": "sts", "common_layer": "none", "epochs": 8}
+
 COMPARISONS: dict[str, Values] = {
     "defaults": {},
     # How a pair is encoded. The head vm can read all three encodings.
@@ -508,6 +510,9 @@ COMPARISONS: dict[str, Values] = {
         "common_layer": "none",
         "sts_range": "fitted",
     },
+    # The same on STS alone, as in table 2 of [CT] (Carlsson et al. 2021).
+    "ct-table-2-zero": CT_TABLE_2,
+    "ct-table-2-fitted": CT_TABLE_2 | {"sts_range": "fitted"},
     # Which batches make a step.
     "sampling-mt-dnn": {"sampling": "mt-dnn"},
     "sampling-random-task": {"sampling": "random-task"},
