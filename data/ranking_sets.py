@@ -12,11 +12,11 @@ from typing import NamedTuple
 from data.tables.columns import Role, find_columns
 from data.tables.reader import read_table
 
-ROLES = (
+ANSWER_ROLES = (
     Role("", ("question", "qtext", "query")),
     Role("", ("answer", "atext", "passage")),
-    Role("", ("label",)),
 )
+ROLES = (*ANSWER_ROLES, Role("", ("label",)))
 ADVICE = (
     "Expected are question, answer and label (or qtext, atext, label), a row for each candidate. "
     "Fix the header, or pass another file."

@@ -22,6 +22,7 @@ from typing import Literal, NamedTuple
 
 from data.corpus import check_files, read_beginning, read_lines
 from data.examples import evenly_spaced
+from data.ranking_sets import ANSWER_ROLES
 from data.sentence_sets import parse_score
 from data.tables.columns import Role, find_column, find_columns
 from data.tables.reader import looks_like_table, read_table
@@ -147,6 +148,7 @@ def parse_training_table(table: RawTable, is_for_sentences: bool) -> TrainingTex
     kinds: tuple[tuple[Kind, Sequence[Role]], ...] = (
         ("triplets", TRIPLET_ROLES),
         ("pairs", PAIR_ROLES),
+        ("pairs", ANSWER_ROLES),
         ("sentences", SENTENCE_ROLES),
     )
     for kind, roles in kinds:

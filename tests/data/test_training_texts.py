@@ -18,6 +18,7 @@ FILES = {
         2,
         None,
     ),
+    "answers.csv": ("qtext,label,atext\nwho ?,1,me\nwho ?,0,it rains\n", "pairs", 2, [1.0, 0.0]),
     "triplets.csv": ("sent0,sent1,hard_neg\na,b,c\n", "triplets", 1, None),
     "sick.tsv": (
         "score\tsentence1\tsentence2\tentailment_label\n4\ta\tb\tNEUTRAL\n",
