@@ -92,8 +92,10 @@ def as_table(results: dict[str, list[ExerciseResult]]) -> str:
         for result in graded:
             for function in result.functions:
                 for message in dict.fromkeys(c.message for c in function.checks if c.message):
-                    names = ", ".join(c.name for c in function.checks if c.message == message)
-                    lines.append(f"{student}: {function.function} ({names}): {message}")
+                    names = [c.name for c in function.checks if c.message == message]
+                    is_all = len(names) == len(function.checks)
+                    which = "" if is_all else f" ({', '.join(names)})"
+                    lines.append(f"{student}: {function.function}{which}: {message}")
     return "\n".join(lines)
 
 

@@ -85,7 +85,7 @@ def recorded(
 
     original = getattr(attention_file, "attention", None)
     if original is not None:
-        attention_file.attention = watched_attention(original, recorder)
+        attention_file.attention = watched_attention(original, recorder, kept.changed)
     try:
         with torch.no_grad(), recorder:
             yield kept
@@ -139,17 +139,26 @@ def watch_argument(kept: Recorded, name: str, module: nn.Module) -> list[Any]:
     return [module.register_forward_pre_hook(keep), module.register_forward_hook(compare)]
 
 
-def watched_attention(original: Callable[..., Tensor], recorder: SoftmaxRecorder) -> Any:
-    """The function `attention`, whose weights and mask are kept whatever way it computes them."""
+def watched_attention(
+    original: Callable[..., Tensor], recorder: SoftmaxRecorder, changed: list[str]
+) -> Any:
+    """The function `attention`, whose weights and mask are kept whatever way it computes them.
+
+    changed: gets the name of a layer's argument that the function changes in place.
+    """
 
     def watched(*arguments: Any, **options: Any) -> Tensor:
-        output = original(*arguments, **options)
         layer = recorder.layer
         passed = inspect.signature(original).bind(*arguments, **options)
         passed.apply_defaults()
         query, key, value, bias, _, is_training, *_ = passed.arguments.values()
-        for name, tensor in {"Q": query, "K": key, "V": value}.items():
+        inputs = {"Q": query, "K": key, "V": value}
+        for name, tensor in inputs.items():
             recorder.tensors[f"layer {layer} {name}"] = tensor.detach().clone()
+        output = original(*arguments, **options)
+        for name, tensor in inputs.items():
+            if not torch.equal(tensor, recorder.tensors[f"layer {layer} {name}"]):
+                changed.append(f"attention in layer {layer}, for {name},")
         if bias is not None:
             recorder.tensors[f"layer {layer} mask"] = bias.detach().clone()
         recorder.tensors[f"layer {layer} weighted mean"] = output.detach().clone()

@@ -1,0 +1,110 @@
+"""What the teaching kit finds, and how long it takes: `python -m tools.teaching_kit --record`.
+
+Each row of tests/teaching/mistakes.toml that changes the encoder runs on the probe of
+`minbert trace --against`. A row counts as found where the station is that of the row, and as equal
+where no number of an evaluation changes, as with dropout. Right code in other styles must be equal.
+Then the commands of docs/teaching.md are timed, from the clone to a graded student.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+
+from experiments.records import RECORDS
+from minbert.commands.flags import Parser
+from teaching.exercises import DEFAULT_EXERCISES
+from teaching.rehearsal import write_answers
+from tests.teaching.answers import BEFORE_STYLES, FILE_OF, ROOT, STYLES, student_file
+from tests.teaching.mistakes import MISTAKES, Mistake
+from tests.teaching.test_trace import ENCODER, difference_of
+from tools.benchmarks.comparison import versions
+from tools.benchmarks.recording import HELP, record_measurement
+from tools.benchmarks.report import busy_cores
+
+TEACHING_KIT = RECORDS / "teaching-kit.jsonl"
+FOUND, ELSEWHERE, STOPPED, EQUAL = "found", "elsewhere", "stopped", "equal"
+
+
+def outcome_of(mistake: Mistake) -> str:
+    """FOUND, ELSEWHERE, STOPPED (it raises an error) or EQUAL."""
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        try:
+            difference, changed = difference_of(mistake.function, mistake.file, monkeypatch)
+        except Exception:
+            # The command prints the error with its line.
+            return STOPPED
+    if difference is None and not changed:
+        return EQUAL
+    if mistake.station == "changed":
+        return FOUND if changed else ELSEWHERE
+    is_found = difference is not None and mistake.station
+    if is_found and re.search(f"({mistake.station})$", difference.station):
+        return FOUND
+    print(f"{mistake.function}, {mistake.cause}: {difference}, expected {mistake.station}")
+    return ELSEWHERE
+
+
+def seconds_of(*arguments: str) -> float:
+    """The time of a command of this clone. Raises CalledProcessError where it fails."""
+    start = time.monotonic()
+    command = [sys.executable, "-m", *arguments]
+    subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+    return round(time.monotonic() - start, 1)
+
+
+def time_commands() -> dict[str, float]:
+    """The times of the commands of docs/teaching.md, in seconds."""
+    with TemporaryDirectory() as temporary:
+        folder = Path(temporary, "course")
+        archive = Path(temporary, "grader.zip")
+        seconds = {
+            "handout": seconds_of("teaching.handout", str(folder), "--rehearse"),
+            "zip": seconds_of("teaching.grade", "--zip", str(archive)),
+        }
+        write_answers(folder, DEFAULT_EXERCISES)
+        seconds["grade"] = seconds_of("teaching.grade", str(folder))
+        seconds["against"] = seconds_of("teaching.trace", "A film.", "--against", str(folder))
+    return seconds
+
+
+def main() -> int:
+    """Try all rows and styles, and print the counts."""
+    parser = Parser(prog="python -m tools.against", description=__doc__)
+    parser.add_argument("--record", action="store_true", help=HELP)
+    arguments = parser.parse_args()
+    rows = [mistake for mistake in MISTAKES if FILE_OF[mistake.function] in ENCODER]
+    counts = Counter(outcome_of(mistake) for mistake in rows)
+
+    styles = [(name, body) for name, body in STYLES if FILE_OF[name] in ENCODER]
+    num_equal = 0
+    for name, body in styles:
+        text = student_file(name, body.strip(), BEFORE_STYLES)
+        with pytest.MonkeyPatch.context() as monkeypatch:
+            num_equal += difference_of(name, text, monkeypatch) == (None, [])
+
+    measured = {
+        "rows": len(rows),
+        **{outcome: counts[outcome] for outcome in (FOUND, ELSEWHERE, STOPPED, EQUAL)},
+        "changed": counts[FOUND] + counts[ELSEWHERE],
+        "share": counts[FOUND] / (counts[FOUND] + counts[ELSEWHERE]),
+        "styles": len(styles),
+        "styles_equal": num_equal,
+        "busy_cores": busy_cores(),
+        "seconds": time_commands(),
+    }
+    print(measured)
+    if arguments.record:
+        record_measurement(TEACHING_KIT, {**measured, "versions": versions()})
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
