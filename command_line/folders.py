@@ -10,10 +10,10 @@ from command_line.automatic import choose_name
 from command_line.options import Options
 from data.examples import COURSE_FILES
 from minbert.commands.files import DamagedFile, read_json
-from minbert.commands.new_folders import is_reserved
+from minbert.commands.new_folders import is_reserved, refuse_taken
 from minbert.commands.options import AUTO, NONE
-from minbert.commands.paths import LATEST, in_shell, is_free
-from minbert.commands.plugins import PluginError, check_named, flags_of_named
+from minbert.commands.paths import LATEST, is_free
+from minbert.commands.plugins import PluginError, check_named
 from minbert.training.code_version import writer_of
 
 LONGEST = 500  # letters of a reason in a message, which may quote a damaged file
@@ -60,10 +60,7 @@ def choose_folder(options: Options) -> Path:
     # A run of that name may be meant to be continued.
     folder = parent / name
     if not is_free(folder):
-        raise ValueError(
-            f"{folder} exists. Pass --resume {in_shell(folder)}{flags_of_named()} to continue it, "
-            "or another --name."
-        )
+        refuse_taken(str(folder), folder, load, "another --name")
     return folder
 
 

@@ -151,9 +151,12 @@ def source_of(folder: Path, data_dir: str | None) -> Source:
     predicted = (*trained, *str(options.get("untrained_tasks", NONE)).split(","))
     missing = ",".join(task for task in TASKS if task not in predicted)
     if missing:
+        advice = "Train all of them"
+        if missing != ",".join(TASKS):
+            advice += f", or add --untrained-tasks {missing} to the run"
         raise ValueError(
             f"{folder}: this run has no files of {missing}. A hand-in must have the files of "
-            f"{','.join(TASKS)}. Train all of them, or add --untrained-tasks {missing} to the run."
+            f"{','.join(TASKS)}. {advice}."
         )
     predictions = {}
     data = {}

@@ -16,6 +16,7 @@ from pathlib import Path
 from minbert.commands.ending import exit_code
 from minbert.commands.flags import parse_command
 from minbert.commands.options import CommandOptions, argument, positional
+from minbert.commands.outputs import check_new_folder
 from minbert.commands.plugins import load_named, plugin_argument
 from minbert.reporting import terminal
 
@@ -61,6 +62,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     description = "Calibrate a run, cross-validate it, or say what more labels would bring."
     options = parse_command(LabelsOptions, PROGRAM, description, arguments)
     load_named(options.plugin)
+    if options.folds or options.curve:
+        check_new_folder("--out", options.out)
     # The runs of --folds and --curve show no bar: their output goes to files.
     with terminal.session(f"opening {options.run}", has_bar=not (options.folds or options.curve)):
         from experiments import label_questions

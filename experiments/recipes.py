@@ -602,7 +602,8 @@ def values_of(name: str) -> Values:
         return dict(COMPARISONS[name])
     similar = get_close_matches(name, [*RECIPES, *COMPARISONS], n=1)
     hint = f"did you mean {similar[0]}? " if similar else ""
-    raise ValueError(f"there is no recipe '{name}'; {hint}--list-recipes shows them all.")
+    command = "python run_multitask.py --list-recipes"
+    raise ValueError(f"there is no recipe '{name}'; {hint}`{command}` shows them all.")
 
 
 def published_tasks(name: str) -> list[str]:

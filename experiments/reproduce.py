@@ -14,6 +14,7 @@ from pathlib import Path
 from minbert.commands.ending import exit_code
 from minbert.commands.flags import parse_command
 from minbert.commands.options import CommandOptions, argument, positional
+from minbert.commands.outputs import check_new_folder
 from minbert.commands.plugins import load_named, plugin_argument
 from minbert.reporting import terminal
 
@@ -41,6 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     description = "Train a finished run or a record again, and say whether it comes out the same."
     options = parse_command(ReproduceOptions, PROGRAM, description, arguments)
     load_named(options.plugin)
+    check_new_folder("--out", options.out)
     with terminal.session(f"opening {options.source}"):
         from experiments.reproduction import reproduce
 

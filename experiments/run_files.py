@@ -25,6 +25,10 @@ def read_json(path: Path, *sections: str) -> dict[str, Any]:
         return {**content, **checked}
     except files.DamagedFile as error:
         raise ValueError(f"{path}: {error}.") from error
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise ValueError(
+            f"{path}: there is no such file. Give the folder of a finished run."
+        ) from error
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ValueError(
             f"{path}: not what a run writes ({type(error).__name__}: {error}). Move the run."

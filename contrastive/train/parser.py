@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import argparse
 import copy
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import Field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,6 +21,7 @@ from contrastive.train.texts import is_task
 from minbert.commands import plugins
 from minbert.commands.files import DamagedFile, read_json
 from minbert.commands.flags import Formatter, Parser, add_flag
+from minbert.commands.new_folders import refuse_taken
 from minbert.commands.options import (
     OptionGroup,
     all_fields,
@@ -30,7 +32,7 @@ from minbert.commands.options import (
     type_words,
 )
 from minbert.commands.outputs import check_no_links
-from minbert.commands.paths import in_shell, is_free
+from minbert.commands.paths import is_free
 from minbert.options import EncoderOptions
 from minbert.training.code_version import writer_of
 from minbert.training.options import TrainingOptions
@@ -95,10 +97,7 @@ def parse(argv: Sequence[str] | None = None) -> Run:
 
     run = new_run(argv)
     if not is_free(run.folder):
-        raise ValueError(
-            f"--out {run.folder} exists. Pass --resume {in_shell(run.folder)} to continue the run "
-            "in it, or another folder."
-        )
+        refuse_taken(f"--out {run.folder}", run.folder, load, "another folder")
     return run
 
 
@@ -107,6 +106,18 @@ def new_run(argv: Sequence[str] | None) -> Run:
     values = vars(build_parser().parse_args(argv))
     paths = plugins.paths_in(values.pop(PLUGIN, ()))
     return Run(from_flat(TrainOptions, with_long_names(values)), paths, is_resumed=False)
+
+
+@contextmanager
+def short_flags() -> Iterator[None]:
+    """Within it, an error names a setting as this command's help does: --steps."""
+    try:
+        yield
+    except ValueError as error:
+        message = str(error).replace(f"--{PREFIX}", "--")
+        if message == str(error):
+            raise
+        raise ValueError(message) from error
 
 
 def build_parser() -> Parser:

@@ -9,14 +9,15 @@ from __future__ import annotations
 import glob
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from minbert.commands.files import flush_folder
 from minbert.commands.locks import lock_file
-from minbert.commands.paths import is_free, temporary_name
+from minbert.commands.paths import in_shell, is_free, temporary_name
+from minbert.commands.plugins import PluginError, flags_of_named
 
 if TYPE_CHECKING:
     from filelock import FileLock
@@ -77,6 +78,22 @@ def reserved(folder: Path, is_wanted: bool = True) -> Iterator[None]:
             # It stays if something is in it by now.
             with suppress(OSError):
                 parent.rmdir()
+
+
+def refuse_taken(what: str, folder: Path, load: Callable[[Path], object], other: str) -> NoReturn:
+    """Raise ValueError for a new run's folder that is not free. Only a run can be continued.
+
+    what: names the folder, for the message. load: opens a run of this command that has begun, and
+    raises ValueError where there is none. other: what to pass in its place.
+    """
+    advice = f"Pass --resume {in_shell(folder)}{flags_of_named()} to continue it, or {other}."
+    try:
+        load(folder)
+    except PluginError:
+        pass  # a run, and --resume says which file it needs
+    except ValueError:
+        advice = f"It holds no run that this command can continue. Pass {other}."
+    raise ValueError(f"{what} exists. {advice}")
 
 
 def is_reserved(folder: Path) -> bool:

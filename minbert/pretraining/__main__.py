@@ -17,6 +17,7 @@ from minbert.commands.ctrl_c import INTERRUPTION
 from minbert.commands.ending import exit_code, resumable
 from minbert.commands.files import DamagedFile, read_json
 from minbert.commands.flags import parser_of
+from minbert.commands.new_folders import refuse_taken
 from minbert.commands.options import NONE, all_fields, from_flat
 from minbert.commands.outputs import check_new_folder, check_no_links
 from minbert.commands.paths import is_free
@@ -57,9 +58,7 @@ def parse(argv: Sequence[str] | None = None) -> PlainTextRun:
             PlainTextOptions, {**values, "init": absolute(values.get("init", NONE))}
         )
         if not is_free(out):
-            raise ValueError(
-                f"--out {out} exists. Give a new folder, or continue the run in it with --resume."
-            )
+            refuse_taken(f"--out {out}", out, load, "another folder")
     except ValueError as error:
         parser.error(str(error))
     return PlainTextRun(tuple(corpus), out, options)

@@ -32,7 +32,7 @@ class EnsembleOptions(CommandOptions):
             number = f"only {self.runs[0]}" if self.runs else "no run"
             raise ValueError(
                 f"{number} is given; an ensemble needs two runs at least. Name the folders of "
-                "finished runs, such as runs/A runs/B; one run alone has its six files already."
+                "finished runs, such as runs/A runs/B; one run alone has its files already."
             )
 
 

@@ -108,7 +108,13 @@ def test_folders_are_numbered_and_named_ones_must_be_new(tmp_path):
     named = options.with_values(name="mine")
     assert choose_folder(named) == tmp_path / "mine"
     (tmp_path / "mine").touch()
-    words = f"{tmp_path / 'mine'} exists. Pass --resume {tmp_path / 'mine'}"
+    with pytest.raises(ValueError, match="mine exists. It holds no run .* Pass another --name."):
+        choose_folder(named)
+    (tmp_path / "mine").unlink()
+    (tmp_path / "mine").mkdir()
+    stored = {"options": named.flat(), "files": {}}
+    (tmp_path / "mine" / "options.json").write_text(json.dumps(stored))
+    words = f"{tmp_path / 'mine'} exists. Pass --resume {tmp_path / 'mine'} to continue it"
     with pytest.raises(ValueError, match=re.escape(words)):
         choose_folder(named)
 

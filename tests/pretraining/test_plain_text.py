@@ -395,7 +395,7 @@ def test_files_and_folders_that_do_not_fit(folder, text, tmp_path, capsys):
         (["--corpus", tmp_path / "empty.txt", "--out", new], "Give more text"),
         (["--corpus", text, tmp_path / "latin.txt", "--out", new], "latin.txt, line 2: not UTF-8"),
         (["--corpus", text, text, "--out", new], "text.txt: given twice"),
-        (["--corpus", text, "--out", folder], "exists. Give a new folder, or continue the run in"),
+        (["--corpus", text, "--out", folder], "to continue it, or another folder."),
         (["--corpus", text], "--out DIR are needed"),
         (["--corpus", text, "--out", text / "new"], "text.txt is a file. Choose another folder."),
         (["--corpus", text, "--out", new, "--init", headless], "no complete masked-language-model"),
