@@ -200,6 +200,18 @@ return max(0.0, falling(step, num_steps, num_warmup_steps))
 """,
     ),
     (
+        "linear",
+        """
+remaining = (num_steps - step) / max(1, num_steps - num_warmup_steps)
+match step < num_warmup_steps:
+    case True:
+        rise = (step + 1) / num_warmup_steps
+    case _:
+        rise = 1.0
+return min(rise, max(remaining, 0.0))
+""",
+    ),
+    (
         "cosine",
         """
 if step < num_warmup_steps:
@@ -308,6 +320,23 @@ return steps
 """,
     ),
     (
+        "joint",
+        """
+def endless(name, batches):
+    yield from batches
+    while True:
+        yield from make_batches[name](generator)
+
+passes = first_passes(make_batches, generator)
+sizes = sorted(map(len, passes.values()))
+number = {"largest": sizes[-1], "smallest": sizes[0]}.get(limit)
+if number is None:
+    raise ValueError(f"no limit {limit}")
+streams = [(name, endless(name, batches)) for name, batches in passes.items()]
+return [[TaskBatch(name, next(stream)) for name, stream in streams] for _ in range(number)]
+""",
+    ),
+    (
         "mt_dnn",
         """
 check_names(weights or {}, make_batches)
@@ -377,6 +406,7 @@ HOSTILE: list[tuple[str, str]] = [
         "try:\n    1 / 0\nexcept ZeroDivisionError as e:\n"
         "    return e.__traceback__.tb_frame.f_back.f_locals['cases']",
     ),
+    ("attention", "def f():\n    yield query\nreturn f().gi_frame.f_back.f_locals['cases']"),
     ("attention", "match query:\n    case Tensor(__class__=c):\n        return c"),
     ("attention", "class Easy:\n    pass\nreturn Easy()"),
     ("attention", "global F\nF = None\nreturn query"),

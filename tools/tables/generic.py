@@ -238,7 +238,7 @@ def cell_of(column: Mapping[str, Any], row: Row) -> str:
     if kind in FORMATS:
         return FORMATS[kind](values[0])
     if not kind:
-        return str(column.get("names", {}).get(values[0], values[0]))
+        return str(column.get("names", {}).get(str(values[0]), values[0]))
     mean = statistics.mean(values)
     return format(mean / column["per"] if "per" in column else mean, kind)
 
