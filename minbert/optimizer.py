@@ -5,6 +5,7 @@ Next: schedule.py, which gives the learning rate of each step.
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -67,6 +68,13 @@ class AdamW(Optimizer):
             "fused": fused,
         }
         super().__init__(params, defaults)
+
+    # torch tells its compiler to skip these methods, and loads the compiler for that. It takes as
+    # long as torch itself, and no optimizer is compiled here. So they are taken without that.
+    add_param_group = inspect.unwrap(Optimizer.add_param_group)
+    zero_grad = inspect.unwrap(Optimizer.zero_grad)
+    state_dict = inspect.unwrap(Optimizer.state_dict)
+    load_state_dict = inspect.unwrap(Optimizer.load_state_dict)
 
     @torch.no_grad()
     def step(self, closure: Closure | None = None) -> Tensor | None:  # type: ignore[override]

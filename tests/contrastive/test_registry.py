@@ -128,7 +128,9 @@ METHODS["toy"] = replace(
 )
 
 import run_multitask
-sys.exit(run_multitask.main(sys.argv[1:]))
+code = run_multitask.main(sys.argv[1:])
+print("torch's compiler:", "torch._dynamo" in sys.modules)
+sys.exit(code)
 """
 
 
@@ -160,6 +162,7 @@ def test_a_run_trains_with_a_new_method(tiny_model, sample_data, tmp_path):
     assert result.returncode == 0, result.stderr
     assert "toy: epochs 1, batch_size 8," in result.stdout
     assert "(this test)" in result.stdout
+    assert "torch's compiler: False" in result.stdout, "it takes as long to load as torch"
     assert "toy: step" in result.stdout
     assert (tmp_path / "new" / "encoder" / "stage.json").is_file()
 
