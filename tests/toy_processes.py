@@ -1,4 +1,4 @@
-"""Fifty steps of every stage, alone or in several processes by torchrun; for test_processes.py.
+"""Twelve steps of every stage, alone or in several processes by torchrun; for test_processes.py.
 
     python tests/toy_processes.py MODEL DATA OUT STAGE...
 
@@ -39,7 +39,7 @@ from multitask.rows import read_tables
 from tests.toy_multitask import encoded, resolved, task_job
 from tests.toy_stages import make_chain, make_mlm_stage, write_triplets
 
-NUM_STEPS = 25
+NUM_STEPS = 12
 # A batch of 5 has no equal halves. The last one of 16 rows is a single row, and a second process
 # has none of it.
 COMMON = {

@@ -10,10 +10,18 @@ import json
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+import run_multitask
+from course import predict as course
+from experiments import reproduce
+from multitask import compare, predict
+from multitask.ensemble import __main__ as ensemble
+from multitask.errors import __main__ as errors
+from multitask.export import __main__ as export
 from tests.plugins.loading import FILES
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -28,6 +36,14 @@ def call(*command: object, cwd: Path = ROOT) -> subprocess.CompletedProcess:
     """Run a Python command to its end."""
     words = [sys.executable, *map(str, command)]
     return subprocess.run(words, cwd=cwd, capture_output=True, text=True, timeout=600)
+
+
+def exit_code(main: Callable[[list[str]], int], arguments: list[str]) -> object:
+    """The code of a command that runs in this process. argparse leaves by SystemExit."""
+    try:
+        return main(arguments)
+    except SystemExit as end:
+        return end.code
 
 
 @pytest.fixture(scope="module")
@@ -178,7 +194,9 @@ def test_a_run_is_not_opened_with_another_file(headed, files):
         files["product"].write_text(original)
 
 
-def test_no_command_runs_the_code_of_a_run_that_the_user_has_not_named(headed, files, tmp_path):
+def test_no_command_runs_the_code_of_a_run_that_the_user_has_not_named(
+    headed, files, tmp_path, capsys
+):
     """The digest in the folder fits the file: a stranger writes both."""
     trace = tmp_path / "trace"
     rows = tmp_path / "rows.tsv"
@@ -193,23 +211,25 @@ def test_no_command_runs_the_code_of_a_run_that_the_user_has_not_named(headed, f
         content["options"]["plugin"] = [str(evil)]
         content["files"][str(evil)] = digest
         (run / name).write_text(json.dumps(content))
+    named_run = [str(run)]
+    predicted = [*named_run, "--task", "sts", "--input", str(rows), "--lines"]
     commands = [
-        ["-m", "multitask.predict", run, "--task", "sts", "--input", rows, "--lines"],
-        ["-m", "multitask.errors", run],
-        ["-m", "multitask.ensemble", run, headed, "--out", tmp_path / "joined"],
-        ["-m", "multitask.export", run, "--task", "sts", "--out", tmp_path / "exported"],
-        ["-m", "course.predict", run, "--out", tmp_path / "hand-in"],
-        ["-m", "multitask.compare", run, headed],
-        ["-m", "experiments.reproduce", run, "--out", tmp_path / "again"],
-        ["run_multitask.py", "--resume", run],
+        (predict.main, predicted),
+        (errors.main, named_run),
+        (ensemble.main, [*named_run, str(headed), "--out", str(tmp_path / "joined")]),
+        (export.main, [*named_run, "--task", "sts", "--out", str(tmp_path / "exported")]),
+        (course.main, [*named_run, "--out", str(tmp_path / "hand-in")]),
+        (compare.main, [*named_run, str(headed)]),
+        (reproduce.main, [*named_run, "--out", str(tmp_path / "again")]),
+        (run_multitask.main, ["--resume", *named_run]),
     ]
-    for command in commands:
-        result = call(*command)
-        assert result.returncode == 2
-        assert f"trained with the plugin {evil}, whose code runs only if" in result.stderr, command
-        assert not trace.exists(), command
+    for main, arguments in commands:
+        assert exit_code(main, arguments) == 2
+        refusal = capsys.readouterr().err
+        assert f"trained with the plugin {evil}, whose code runs only if" in refusal, main
+        assert not trace.exists(), main
     # The control: named by the user, it runs.
-    assert call(*commands[0], *named(evil)).returncode == 0
+    assert call("-m", "multitask.predict", *predicted, *named(evil)).returncode == 0
     assert trace.exists()
 
 
