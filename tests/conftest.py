@@ -132,16 +132,33 @@ def reports(_no_reports):
         yield
 
 
-def skip_fsync(patch: pytest.MonkeyPatch) -> None:
-    """Write files without fsync, which guards against a power cut and is slow on a busy disk."""
-    patch.setattr("minbert.commands.files.os.fsync", lambda descriptor: None)
+@pytest.fixture(scope="session", autouse=True)
+def _quick_pretraining():
+    """Pretraining in this process draws no curves, and measures the machine in a moment.
 
+    Processes that tests start do both. test_curves.py draws.
+    """
+    from minbert.pretraining import plain_text
+    from minbert.training import cost_estimate
 
-@pytest.fixture(scope="module")
-def no_fsync():
-    """Files are written without fsync. A killed process leaves them complete all the same."""
+    class Undrawn(plain_text.Curves):
+        def draw(self, history):
+            pass
+
     with pytest.MonkeyPatch.context() as patch:
-        skip_fsync(patch)
+        patch.setattr(plain_text, "Curves", Undrawn)
+        patch.setitem(cost_estimate.PRODUCTS, "cpu", cost_estimate.Products(64, 1))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_fsync():
+    """Write files without fsync, which guards against a power cut and is slow on a busy disk.
+
+    A killed process leaves them complete all the same. Processes that tests start do flush.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("os.fsync", lambda descriptor: None)
         yield
 
 
@@ -296,15 +313,13 @@ def two_runs(tiny_model, sample_data, tmp_path_factory):
     # computes alike.
     flags += ["--epochs", "6", "--lr", "3e-3", "--batch-size", "8", "--precision", "fp32"]
     flags += ["--output-dir", str(folder)]
-    with pytest.MonkeyPatch.context() as patch:
-        skip_fsync(patch)
-        for name, seed in (("first", "1"), ("second", "2")):
-            assert run_multitask.main([*flags, "--seed", seed, "--name", name]) == 0
+    for name, seed in (("first", "1"), ("second", "2")):
+        assert run_multitask.main([*flags, "--seed", seed, "--name", name]) == 0
     return [folder / "first", folder / "second"]
 
 
 @pytest.fixture
-def make_stages(sample_data, tiny_model, tmp_path, monkeypatch, no_fsync):
+def make_stages(sample_data, tiny_model, tmp_path, monkeypatch):
     """A function that builds the stages of a chain (toy_stages.py), small and quick."""
     from command_line.options import Options
     from contrastive import methods

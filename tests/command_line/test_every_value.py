@@ -199,7 +199,7 @@ def is_tested_elsewhere(name: str) -> bool:
 
 
 @pytest.fixture
-def make_job(sample_data, tiny_model, tmp_path, no_fsync):
+def make_job(sample_data, tiny_model, tmp_path):
     """A function that makes the multitask stage from changes to BASE."""
 
     def make(**changes) -> Job:

@@ -16,7 +16,6 @@ from minbert.commands.files import DamagedFile, digest_of_file, write_json, writ
 from minbert.pooling import save_pooling, stored_pooling
 from multitask.user_rows import BUNDLED_RUN
 
-pytestmark = pytest.mark.usefixtures("no_fsync")
 TINY = BertConfig(
     vocab_size=5,
     hidden_size=4,

@@ -12,7 +12,6 @@ import pytest
 from data import download, transfer
 from data.examples import CFIMDB_FILES, COURSE_FILES
 from data.transfer import Limits
-from tests.conftest import skip_fsync
 
 NAMES = []
 for files in COURSE_FILES.values():
@@ -85,7 +84,6 @@ def server(monkeypatch):
     num_rows = dict.fromkeys([*NAMES, *CFIMDB_FILES.values()], 1000)
     monkeypatch.setattr(download, "NUM_ROWS", num_rows | dict.fromkeys(UNPUBLISHED, 1001))
     monkeypatch.setattr(download, "LIMITS", Limits(wait=0))
-    skip_fsync(monkeypatch)
     with Server() as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()

@@ -19,7 +19,6 @@ import pytest
 
 from data import download
 from data.transfer import Limits
-from tests.conftest import skip_fsync
 
 NAME = "sts-dev.csv"
 NUM_ROWS = 40
@@ -118,7 +117,6 @@ def fetch(server, monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(download, "PUBLISHED", published)
     monkeypatch.setattr(download, "NUM_ROWS", {NAME: NUM_ROWS})
     monkeypatch.setattr(download, "LIMITS", LIMITS)
-    skip_fsync(monkeypatch)
 
     def run(*answers: Answer) -> Outcome:
         server.answers = list(answers)

@@ -12,7 +12,7 @@ TEXT = "{http://www.w3.org/2000/svg}text"
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _fast(no_fsync):
+def _fast():
     """No test here cuts the power."""
 
 

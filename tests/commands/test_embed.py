@@ -31,7 +31,7 @@ TEXT = "".join(f"{sentence}\n" for sentence in SENTENCES).encode()
 
 
 @pytest.fixture
-def command(monkeypatch, tiny_model, no_fsync):
+def command(monkeypatch, tiny_model):
     """A function that runs the command in this process.
 
     It takes the flags, the content of standard input and the model. It returns the exit code, the

@@ -39,7 +39,7 @@ each_method = pytest.mark.parametrize("method", METHODS)
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _fast(no_fsync):
+def _fast():
     """Nothing here pulls a plug."""
 
 

@@ -26,7 +26,7 @@ def count(cell: str) -> int:
 
 
 @pytest.fixture(scope="module")
-def run(tiny_model, cut_sample, tmp_path_factory, no_fsync):
+def run(tiny_model, cut_sample, tmp_path_factory):
     """A tiny finished run. The first dev row of each task has markup in its text."""
     folder = tmp_path_factory.mktemp("run")
     data = cut_sample(folder / "data", 24, 48)

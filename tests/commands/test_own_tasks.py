@@ -26,8 +26,6 @@ from multitask.export import __main__ as export
 from multitask.model import MultitaskBert
 from multitask.saved_run import open_run, read_record
 
-pytestmark = pytest.mark.usefixtures("no_fsync")
-
 # Words of the tiny model's vocabulary, so that a team can be told by its word.
 TEAMS = {"=sales": "woman", "billing": "man", "login": "girl", "product, other": "hotel"}
 RELATIONS = {"contradiction": "not", "entailment": "is", "neutral": "the"}
@@ -76,7 +74,7 @@ def nli(tables) -> str:
 
 
 @pytest.fixture(scope="module")
-def two_tickets(flags, tables, tmp_path_factory, no_fsync):
+def two_tickets(flags, tables, tmp_path_factory):
     """Two runs on tickets alone, with two seeds."""
     folder = tmp_path_factory.mktemp("tickets")
     runs = []
@@ -89,7 +87,7 @@ def two_tickets(flags, tables, tmp_path_factory, no_fsync):
 
 
 @pytest.fixture(scope="module")
-def mixed(flags, tables, tmp_path_factory, no_fsync):
+def mixed(flags, tables, tmp_path_factory):
     """A run on SST and NLI, and what it printed."""
     folder = tmp_path_factory.mktemp("mixed")
     own = ["--task", nli(tables), "--tasks", "sst,nli", "--epochs", "4", "--head", "features"]

@@ -26,7 +26,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _fast(no_fsync):
+def _fast():
     """No test here cuts the power."""
 
 

@@ -41,8 +41,6 @@ from multitask.tasks import (
     with_functions,
 )
 
-pytestmark = pytest.mark.usefixtures("no_fsync")
-
 # Words of the tiny model's vocabulary, so that a label can be told by its word.
 WORDS = {"billing": "man", "login": "girl", "shipping": "hotel"}
 
@@ -61,7 +59,7 @@ def write_tickets(path, num_rows: int = 150) -> None:
 
 
 @pytest.fixture(scope="module")
-def runs(tiny_model, sample_data, tmp_path_factory, no_fsync):
+def runs(tiny_model, sample_data, tmp_path_factory):
     """Two runs with two seeds."""
     folder = tmp_path_factory.mktemp("several")
     write_tickets(folder / "tickets.csv")

@@ -99,9 +99,7 @@ def their_vectors(folder) -> torch.Tensor:
     ("pooling", "is_normalised"),
     [("mean", False), ("cls", False), ("pooler", False), ("mean", True), ("pooler", True)],
 )
-def test_sentence_transformers_gives_our_vectors(
-    tiny_model, tmp_path, pooling, is_normalised, no_fsync
-):
+def test_sentence_transformers_gives_our_vectors(tiny_model, tmp_path, pooling, is_normalised):
     """fp32, 2 layers: measured 1e-7."""
     folder = tmp_path / "new" / "model"
     vectors = exported(tiny_model, folder, pooling, is_normalised)
@@ -110,7 +108,7 @@ def test_sentence_transformers_gives_our_vectors(
     assert [*folder.parent.iterdir()] == [folder], "nothing half-written beside it"
 
 
-def test_another_pooling_gives_other_vectors(tiny_model, tmp_path, no_fsync):
+def test_another_pooling_gives_other_vectors(tiny_model, tmp_path):
     """The negative control: the equality above comes from the layout."""
     vectors = exported(tiny_model, tmp_path / "model", "cls")
     layout = module_files(32, MAX_LENGTH, is_mean=True)
@@ -119,7 +117,7 @@ def test_another_pooling_gives_other_vectors(tiny_model, tmp_path, no_fsync):
     assert (their_vectors(tmp_path / "model") - vectors).abs().max() > 0.1
 
 
-def test_a_cased_vocabulary_stays_cased(tiny_model, tmp_path, no_fsync):
+def test_a_cased_vocabulary_stays_cased(tiny_model, tmp_path):
     embedder, _ = open_embedder(tiny_model, device="cpu")
     cased = BertTokenizer(embedder.tokenizer.vocabulary, lowercase=False)
     export(embedder.encoder, cased, tmp_path / "cased", "mean", MAX_LENGTH, False)
@@ -134,7 +132,7 @@ def test_a_cased_vocabulary_stays_cased(tiny_model, tmp_path, no_fsync):
 
 
 @pytest.mark.parametrize("pooling", ["mean", "cls", "pooler"])
-def test_we_open_it_as_well(tiny_model, tmp_path, pooling, no_fsync):
+def test_we_open_it_as_well(tiny_model, tmp_path, pooling):
     """The pooling is noted in it."""
     vectors = exported(tiny_model, tmp_path / "model", pooling)
     embedder, _ = open_embedder(tmp_path / "model", max_length=MAX_LENGTH, device="cpu")
@@ -143,7 +141,7 @@ def test_we_open_it_as_well(tiny_model, tmp_path, pooling, no_fsync):
     assert torch.equal(again, vectors)
 
 
-def test_an_export_that_fails_leaves_nothing(tiny_model, tmp_path, monkeypatch, no_fsync):
+def test_an_export_that_fails_leaves_nothing(tiny_model, tmp_path, monkeypatch):
     def stop(path, content):
         raise KeyboardInterrupt
 

@@ -115,7 +115,7 @@ def test_a_killed_fusion_goes_on_to_the_same_bits(options, tmp_path, step):
 
 
 @pytest.fixture
-def run(tiny_model, sample_data, tmp_path, no_fsync, capsys):
+def run(tiny_model, sample_data, tmp_path, capsys):
     """A function that runs the main job in fp32 and returns the exit code and what it prints."""
 
     def run_once(name: str, *flags: object) -> tuple[int, str]:

@@ -249,7 +249,7 @@ def test_each_epoch_of_the_network_has_an_order_of_its_own(monkeypatch):
 # --- the command ----------------------------------------------------------------------------------
 
 
-def test_the_command_measures_all_of_them(tiny_model, tmp_path, capsys, no_fsync):
+def test_the_command_measures_all_of_them(tiny_model, tmp_path, capsys):
     write_toolkit(tmp_path)
     pairs = tmp_path / "pairs.tsv"
     lines = [f"a dog {n}\t{'a dog' if n % 2 else 'rain'} {n}\t{n % 2}" for n in range(12)]

@@ -43,7 +43,7 @@ def files(tmp_path_factory) -> dict[str, Path]:
 
 
 @pytest.fixture
-def train(tiny_model, files, tmp_path, no_fsync):
+def train(tiny_model, files, tmp_path):
     """A function that trains a method on its kind of file; returns the folder of the run."""
 
     def run(method: str, *flags: object, name: str = "run", code: int = 0) -> Path:

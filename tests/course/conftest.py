@@ -31,7 +31,6 @@ def part1(course_data, tiny_model, tmp_path_factory):
     """The folder of a finished part 1, and the flags that it was started with."""
     import run_multitask
     from course.part1 import main
-    from tests.conftest import skip_fsync
 
     def run_here(command, log):
         return run_multitask.main(command[2:])
@@ -41,7 +40,6 @@ def part1(course_data, tiny_model, tmp_path_factory):
     flags += ["--epochs", "1", "--batch_size", "32", "--precision", "fp32"]
     flags += ["--score-train", "9"]
     with pytest.MonkeyPatch.context() as patch:
-        skip_fsync(patch)
         # In this process: four new ones would import torch.
         patch.setattr("course.four_runs.run_process", run_here)
         assert main(flags) == 0

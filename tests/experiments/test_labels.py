@@ -29,8 +29,6 @@ from multitask.probabilities import probabilities
 from multitask.summary import describe_stop
 from multitask.tasks import BUILT_IN_TASKS, labels_of
 
-pytestmark = pytest.mark.usefixtures("no_fsync")
-
 SST = BUILT_IN_TASKS["sst"]
 PARA = BUILT_IN_TASKS["para"]
 WORDS = {"good": "man", "bad": "hotel"}
@@ -55,7 +53,7 @@ def write_reviews(path, num_rows: int = 96) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def run(tiny_model, sample_data, tmp_path_factory, no_fsync):
+def run(tiny_model, sample_data, tmp_path_factory):
     """A run on such rows, the ids of the wrong labels, and a folder."""
     folder = tmp_path_factory.mktemp("labels")
     wrong = write_reviews(folder / "reviews.csv")

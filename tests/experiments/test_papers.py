@@ -67,7 +67,7 @@ def test_a_cell_has_the_interval_of_its_seeds():
 
 
 @pytest.fixture
-def commands(monkeypatch, no_fsync):
+def commands(monkeypatch):
     """The processes of a series, run in this one; returns the list of their words."""
     started = []
     mains = {"contrastive.train": train, "contrastive.quality": quality}

@@ -204,7 +204,7 @@ def test_one_task_may_be_exact_where_another_is_not(tiny_model):
 
 
 @pytest.fixture(scope="module")
-def finished(tiny_model, sample_data, tmp_path_factory, no_fsync):
+def finished(tiny_model, sample_data, tmp_path_factory):
     """Finished runs by the pooling of their sentence vectors."""
     folder = tmp_path_factory.mktemp("runs")
     for pooling in ("cls", "mean"):
@@ -291,7 +291,7 @@ def test_the_pipeline_of_transformers_names_the_class(finished, tmp_path):
     assert [answer["score"] for answer in answers] == pytest.approx(highest, abs=1e-5)
 
 
-def test_a_task_of_the_user_keeps_the_names_of_its_labels(tiny_model, tmp_path, no_fsync):
+def test_a_task_of_the_user_keeps_the_names_of_its_labels(tiny_model, tmp_path):
     """Three classes of pairs, from a file with words as labels."""
     lines = ["premise\thypothesis\tlabel"]
     labels = ("contradiction", "entailment", "neutral")

@@ -77,7 +77,7 @@ def finished(folder, capsys):
     return json.loads((folder / "run.json").read_text("utf-8")), capsys.readouterr().out
 
 
-def test_a_new_plan_runs_through_the_main_job(flags, tmp_path, capsys, no_fsync):
+def test_a_new_plan_runs_through_the_main_job(flags, tmp_path, capsys):
     assert run_multitask.main([*flags, "--epochs", "2", "--name", "mine"]) == 0
     folder = tmp_path / "mine"
     record, printed = finished(folder, capsys)
@@ -105,7 +105,7 @@ def test_a_new_plan_runs_through_the_main_job(flags, tmp_path, capsys, no_fsync)
     assert "It was trained twice." in card_sections(reported)[0].prose
 
 
-def test_a_stopped_plan_goes_on_where_it_stopped(flags, tmp_path, capsys, monkeypatch, no_fsync):
+def test_a_stopped_plan_goes_on_where_it_stopped(flags, tmp_path, capsys, monkeypatch):
     flags = [*flags, "--epochs", "2", "--save_every", "1"]
     assert run_multitask.main([*flags, "--name", "whole"]) == 0
     whole, _ = finished(tmp_path / "whole", capsys)
@@ -126,7 +126,7 @@ def test_a_stopped_plan_goes_on_where_it_stopped(flags, tmp_path, capsys, monkey
     assert stopped["predictions"] == whole["predictions"]
 
 
-def test_a_plan_that_is_not_asked_for_leaves_nothing(flags, tmp_path, capsys, no_fsync):
+def test_a_plan_that_is_not_asked_for_leaves_nothing(flags, tmp_path, capsys):
     assert run_multitask.main([*flags, "--epochs", "1", "--name", "mine"]) == 0
     record, printed = finished(tmp_path / "mine", capsys)
     assert "second_round" not in record and "second-round" not in printed

@@ -201,7 +201,7 @@ def test_the_loss_of_a_batch_is_that_of_two_passes(make_job):
         torch.testing.assert_close(found, losses + 1.5 * divergence)
 
 
-def test_a_run_with_r_drop_agrees_more_with_itself(make_job, no_fsync):
+def test_a_run_with_r_drop_agrees_more_with_itself(make_job):
     found = {}
     for weight in (0.0, 20.0):
         job = make_job(regulariser="r-drop", r_drop_weight=weight, max_grad_norm=0.0)
@@ -350,7 +350,7 @@ def roughness(job) -> float:
             return float(symmetric_divergence(job.model("sst", batch), outputs, "classes"))
 
 
-def test_a_run_with_smart_is_smoother(make_job, no_fsync):
+def test_a_run_with_smart_is_smoother(make_job):
     found = {}
     for weight in (1e-9, 300.0):
         job = make_job(**ADVERSARIAL, **SHORT, smart_weight=weight, max_grad_norm=0.0)
@@ -360,7 +360,7 @@ def test_a_run_with_smart_is_smoother(make_job, no_fsync):
 
 
 @pytest.mark.parametrize("changes", [{"proximal_decay": 0.5}, {"proximal": "vanilla"}])
-def test_a_resumed_run_with_smart_ends_in_the_same_bits(make_job, no_fsync, changes):
+def test_a_resumed_run_with_smart_ends_in_the_same_bits(make_job, changes):
     values = {**LARGER, **SHORT, **changes, "save_every": 1}
     if "proximal_decay" not in changes:
         values["proximal_every"] = 3
@@ -379,7 +379,7 @@ def test_a_resumed_run_with_smart_ends_in_the_same_bits(make_job, no_fsync, chan
         assert torch.equal(again.reference.state_dict()[name], tensor), name
 
 
-def test_a_checkpoint_without_the_reference_would_end_in_other_bits(make_job, no_fsync):
+def test_a_checkpoint_without_the_reference_would_end_in_other_bits(make_job):
     """The negative control of the test above: the reference begins anew."""
     found = []
     for begins_anew in (False, True):
@@ -413,7 +413,7 @@ def test_the_heads_alone_have_a_reference_of_their_own(options, make_job):
     assert "encoder.embeddings.word.weight" in job.reference.state_dict()
 
 
-def test_smart_with_gradient_surgery_and_a_frozen_encoder(make_job, no_fsync):
+def test_smart_with_gradient_surgery_and_a_frozen_encoder(make_job):
     for changes in ({"surgery": "pcgrad"}, {"option": "pretrain", "pair_encoding": "cross"}):
         with_smart = after_two_steps(make_job(**LARGER, **changes))
         assert differ(with_smart, after_two_steps(make_job(**changes))), changes

@@ -168,9 +168,7 @@ def loaded_batches(folder, plan, is_resumed: bool, stop: int | None = None):
 
 @pytest.mark.parametrize("sample", RESUMED.values(), ids=RESUMED)
 @pytest.mark.parametrize("step", [2, 4, 6])
-def test_stopped_in_mid_epoch_it_goes_on_with_the_batches_that_were_left(
-    sample, step, tmp_path, no_fsync
-):
+def test_stopped_in_mid_epoch_it_goes_on_with_the_batches_that_were_left(sample, step, tmp_path):
     """A killed and resumed job loads what an undisturbed one loads, batch for batch."""
     plan = plan_of(sample)
     expected = loaded_batches(tmp_path / "whole", plan, is_resumed=False)

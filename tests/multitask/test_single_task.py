@@ -77,7 +77,7 @@ class Trained:
 
 
 @pytest.fixture(scope="module")
-def trained(options, rows, tmp_path_factory, no_fsync):
+def trained(options, rows, tmp_path_factory):
     return Trained(options, rows, tmp_path_factory.mktemp("single"))
 
 
@@ -120,7 +120,7 @@ def test_a_model_is_kept_where_it_is_better(after, is_kept):
 
 
 @pytest.mark.parametrize("task", TWO)
-def test_a_resumed_run_ends_in_the_same_bits(options, rows, trained, tmp_path, no_fsync, task):
+def test_a_resumed_run_ends_in_the_same_bits(options, rows, trained, tmp_path, task):
     with pytest.raises(Kill):
         Trained(options, rows, tmp_path, killed_in=task)
     torch.manual_seed(12345)
@@ -163,7 +163,7 @@ def test_options_without_an_effect_are_refused(values, words):
 
 
 @pytest.fixture(scope="module")
-def run(options, tmp_path_factory, no_fsync):
+def run(options, tmp_path_factory):
     """A finished run of the command in which a task keeps its own model."""
     folder = tmp_path_factory.mktemp("runs")
     flags = ["--output_dir", str(folder), "--name", "mine", "--single_task_lr", "0.003"]

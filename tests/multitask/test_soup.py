@@ -77,7 +77,7 @@ class Cooked:
 
 
 @pytest.fixture(scope="module")
-def cooked(options, rows, tmp_path_factory, no_fsync):
+def cooked(options, rows, tmp_path_factory):
     return Cooked(options, rows, tmp_path_factory.mktemp("soup"))
 
 
@@ -99,7 +99,7 @@ def test_the_model_is_the_mean_of_the_ingredients(cooked):
         torch.testing.assert_close(tensor.double(), stacked.mean(0), rtol=1e-6, atol=1e-7)
 
 
-def test_the_first_ingredient_is_the_run_without_a_soup(options, rows, cooked, tmp_path, no_fsync):
+def test_the_first_ingredient_is_the_run_without_a_soup(options, rows, cooked, tmp_path):
     job = task_job(options, rows, tmp_path)
     progress = fit(job)
     assert same(job.model.state_dict(), cooked.ends[0])
@@ -142,7 +142,7 @@ def test_seeds_of_users_are_closer_together_than_those_of_ingredients():
 
 
 @pytest.mark.parametrize("number", range(NUM_INGREDIENTS))
-def test_a_resumed_run_ends_in_the_same_bits(options, rows, cooked, tmp_path, no_fsync, number):
+def test_a_resumed_run_ends_in_the_same_bits(options, rows, cooked, tmp_path, number):
     with pytest.raises(Kill):
         Cooked(options, rows, tmp_path, killed_in=number)
     torch.manual_seed(12345)
@@ -152,7 +152,7 @@ def test_a_resumed_run_ends_in_the_same_bits(options, rows, cooked, tmp_path, no
     assert same(again.jobs[0].model.state_dict(), cooked.jobs[0].model.state_dict())
 
 
-def test_one_training_is_no_soup(options, rows, tmp_path, no_fsync):
+def test_one_training_is_no_soup(options, rows, tmp_path):
     alone = Cooked(options.with_values(soup=1), rows, tmp_path)
     assert same(alone.jobs[0].model.state_dict(), alone.ends[0])
     assert alone.ingredients == []
@@ -160,7 +160,7 @@ def test_one_training_is_no_soup(options, rows, tmp_path, no_fsync):
     assert alone.trained.scores["mean"] == max(entry["mean"] for entry in alone.trained.epochs)
 
 
-def test_each_task_alone_starts_from_the_soup(options, rows, tmp_path, no_fsync):
+def test_each_task_alone_starts_from_the_soup(options, rows, tmp_path):
     options = options.with_values(single_task_epochs=1, single_task_lr=3e-3, soup=2, epochs=1)
     cooked = Cooked(options, rows, tmp_path)
     soup = state_of(cooked.jobs[0])
@@ -246,7 +246,7 @@ def test_an_equal_score_is_kept_and_ties_keep_their_order():
     assert kept_of([1.0, 5.0, 4.0]) == [1]
 
 
-def test_a_greedy_soup_is_not_below_its_best_ingredient(options, rows, tmp_path, no_fsync):
+def test_a_greedy_soup_is_not_below_its_best_ingredient(options, rows, tmp_path):
     cooked = Cooked(options.with_values(soup_kind="greedy"), rows, tmp_path)
     values = [ingredient.scores["mean"] for ingredient in cooked.ingredients]
     assert cooked.trained.scores["mean"] >= max(values)
@@ -259,7 +259,7 @@ def test_a_greedy_soup_is_not_below_its_best_ingredient(options, rows, tmp_path,
         torch.testing.assert_close(tensor.double(), stacked.mean(0), rtol=1e-6, atol=1e-7)
 
 
-def test_how_often_a_mean_is_scored(options, rows, tmp_path, no_fsync):
+def test_how_often_a_mean_is_scored(options, rows, tmp_path):
     assert [num_evaluations(number, False) for number in (1, 2, 3)] == [0, 1, 1]
     assert [num_evaluations(number, True) for number in (1, 2, 3)] == [0, 2, 3]
     # The estimate counts what a run does: each evaluation but those of the trainings.
@@ -306,7 +306,7 @@ def test_a_greedy_soup_of_one_is_refused():
 
 
 @pytest.mark.parametrize("values", [{"averaging": "ema"}, {"regulariser": "smart"}])
-def test_finished_ingredients_free_their_memory(options, rows, tmp_path, no_fsync, values):
+def test_finished_ingredients_free_their_memory(options, rows, tmp_path, values):
     cooked = Cooked(options.with_values(soup=2, **values), rows, tmp_path)
     for job in cooked.jobs:
         assert len(job.optimizer.state) == 0
@@ -315,7 +315,7 @@ def test_finished_ingredients_free_their_memory(options, rows, tmp_path, no_fsyn
         assert set(held) <= {"count"}, "no weights"
 
 
-def test_the_mean_is_that_of_averaged_weights(options, rows, tmp_path, no_fsync):
+def test_the_mean_is_that_of_averaged_weights(options, rows, tmp_path):
     """With --averaging, the best model of an ingredient is an average of its own."""
     cooked = Cooked(options.with_values(soup=2, averaging="ema"), rows, tmp_path)
     for name, tensor in cooked.jobs[0].model.state_dict().items():
@@ -331,7 +331,7 @@ def test_the_mean_is_that_of_averaged_weights(options, rows, tmp_path, no_fsync)
 
 
 @pytest.fixture(scope="module")
-def run(options, tmp_path_factory, no_fsync):
+def run(options, tmp_path_factory):
     """A finished run of the command."""
     folder = tmp_path_factory.mktemp("runs")
     flags = ["--output_dir", str(folder), "--name", "mine", "--soup", "2"]

@@ -116,7 +116,7 @@ def test_finite_differences_and_the_order_of_the_batch():
 
 
 @pytest.fixture
-def make_job(sample_data, tiny_model, tmp_path, no_fsync):
+def make_job(sample_data, tiny_model, tmp_path):
     """A function that builds the job on 16 training rows a task. An encoder may be given."""
     base = {
         "data_dir": str(sample_data),
@@ -306,7 +306,7 @@ def test_what_makes_sense(flags):
 # --- the command --------------------------------------------------------------------------------
 
 
-def test_a_run(sample_data, tiny_model, tmp_path, no_fsync, capsys):
+def test_a_run(sample_data, tiny_model, tmp_path, capsys):
     """M is in run.json and in the saved model. The files of STS hold points of similarity."""
     flags = {
         "model": tiny_model,

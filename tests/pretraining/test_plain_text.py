@@ -52,7 +52,7 @@ def parse(*flags):
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _undrawn(no_fsync):
+def _undrawn():
     """No picture at each of 40 evaluations; test_curves.py looks at those."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(plain_text.Curves, "__call__", lambda curves, history: None)

@@ -58,7 +58,7 @@ def call(model, data, out, *flags):
         ["--pair-encoding", "bi", "--pretrain", "simcse"],
     ],
 )
-def test_a_run(family, folder, sample_data, tmp_path, no_fsync, flags, capsys):
+def test_a_run(family, folder, sample_data, tmp_path, flags, capsys):
     """It trains, and its model opens here and in transformers with the same hidden states."""
     assert call(folder, sample_data, tmp_path / "runs", *flags) == 0
     model = tmp_path / "runs" / "run" / "model"
@@ -91,7 +91,7 @@ def test_a_run(family, folder, sample_data, tmp_path, no_fsync, flags, capsys):
     assert capsys.readouterr().out.count("\n") == 2
 
 
-def test_a_run_from_an_adapter_alone(sample_data, tmp_path, no_fsync, capsys):
+def test_a_run_from_an_adapter_alone(sample_data, tmp_path, capsys):
     """Its base stands elsewhere. The run saves a whole model, into which the adapter is merged."""
     base, folder = tmp_path / "base", tmp_path / "adapter"
     make_model("bert", base, "ForMaskedLM")
@@ -167,7 +167,7 @@ def load_keys(folder):
     return " ".join(load_file(folder / "model.safetensors"))
 
 
-def test_more_pretraining_on_plain_text(family, folder, tmp_path, no_fsync, capsys):
+def test_more_pretraining_on_plain_text(family, folder, tmp_path, capsys):
     """--init goes on from the model, whose head is read and written under its own names."""
     corpus = tmp_path / "text.txt"
     corpus.write_text("\n".join(LINES), encoding="utf-8")
@@ -183,7 +183,7 @@ def test_more_pretraining_on_plain_text(family, folder, tmp_path, no_fsync, caps
 
 
 @pytest.mark.parametrize("name", ["roberta", "xlm-roberta"])
-def test_a_new_encoder_with_the_vocabulary_of_another_family(tmp_path, no_fsync, name):
+def test_a_new_encoder_with_the_vocabulary_of_another_family(tmp_path, name):
     """A BERT whose id of padding is that of the vocabulary, 1."""
     make_model(name, tmp_path / "start")
     corpus = tmp_path / "text.txt"
@@ -227,9 +227,7 @@ def vectors_of(folder):
 
 @pytest.mark.parametrize("library", ["transformers", "sentence-transformers"])
 @pytest.mark.parametrize("name", ["bert", "cased", "distilbert"])
-def test_a_folder_that_another_library_saved_is_trained(
-    tmp_path, sample_data, no_fsync, library, name
-):
+def test_a_folder_that_another_library_saved_is_trained(tmp_path, sample_data, library, name):
     """Opened, trained, saved and opened again, by us and by them."""
     make_model(name, tmp_path / "start")
     folder = saved_by(library, tmp_path / "start", tmp_path / "saved")
@@ -246,9 +244,7 @@ def test_a_folder_that_another_library_saved_is_trained(
 
 @pytest.mark.parametrize("library", ["transformers", "sentence-transformers"])
 @pytest.mark.parametrize("name", ["bert", "roberta", "xlm-roberta"])
-def test_a_trained_encoder_comes_back_from_another_library(
-    tmp_path, sample_data, no_fsync, library, name
-):
+def test_a_trained_encoder_comes_back_from_another_library(tmp_path, sample_data, library, name):
     """runs/NAME/encoder, from a stage of --pretrain. transformers' mean is the reference."""
     make_model(name, tmp_path / "start")
     flags = ["--pretrain", "simcse", "--pair-encoding", "bi"]

@@ -25,21 +25,21 @@ pytestmark = pytest.mark.skipif(
     not hasattr(backend_registration, "_setup_privateuseone_for_python_backend"),
     reason="this torch cannot simulate a device",
 )
-STAGES = [
-    "mlm,simcse,simcse-supervised,mnr,sg,sg-opt,ct,ct-in-batch --contrastive-batch-size 8",
-    "simcse-nli,bsc --contrastive-batch-size 8 --contrastive-projection mlp --contrastive-chunk 10 "
-    "--bsc-align 0.5 --bsc-temperature-lr 1e-3 --bsc-shuffle knn --contrastive-epochs 2 "
-    "--hard-negative-weight 0.5",
-    "bsc --contrastive-batch-size 8 --bsc-normalise batch --bsc-shuffle cluster "
-    "--contrastive-epochs 2 --contrastive-order last",
-    "simcse --contrastive-order fusion --contrastive-projection tanh --attention fused",
-]
-TASKS = [
+# Contrastive stages and tasks of one run after the other.
+RUNS = [
+    "--pretrain mlm,simcse,simcse-supervised,mnr,sg,sg-opt,ct,ct-in-batch "
+    "--contrastive-batch-size 8 --contrastive-sentences 24 "
     "--sampling joint --surgery pcgrad --pooling cls --head dph",
-    "--head ph --sampling joint --surgery gradvac --attention fused",
+    "--pretrain simcse-nli,bsc --nli NLI --contrastive-batch-size 8 --contrastive-projection mlp "
+    "--contrastive-chunk 10 --bsc-align 0.5 --bsc-temperature-lr 1e-3 --bsc-shuffle knn "
+    "--contrastive-epochs 2 --hard-negative-weight 0.5 "
     "--head mlp --sharing first --sts-range fitted --pair-encoding bi --para-prior 0.4",
+    "--pretrain bsc --contrastive-batch-size 8 --bsc-normalise batch --bsc-shuffle cluster "
+    "--contrastive-epochs 2 --contrastive-order last "
     "--head dpha --pooling pooler --vector-dropout-prob 0.1 --encoder-dropout 0.1 "
     "--attention-dropout 0.1",
+    "--pretrain simcse --contrastive-order fusion --contrastive-projection tanh --attention fused",
+    "--head ph --sampling joint --surgery gradvac --attention fused",
     "--head cosine --para-head features --heads-first 1 --freeze 1 --layer-decay 0.5",
     "--option pretrain --head vm --pair-encoding dual --sampling annealed --accumulation 2",
 ]
@@ -114,17 +114,10 @@ def nli(tmp_path_factory):
 def test_stages_and_tasks(common, tmp_path, nli):
     """Every stage and head, in one process."""
     few = [*common, "--output-dir", str(tmp_path), *FEW_ROWS, "--epochs", "1"]
-    runs = []
-    for chain in STAGES:
-        stages, *rest = chain.split()
-        if "simcse-nli" in stages:
-            rest += ["--nli", str(nli)]
-        runs.append(["--pretrain", stages, *rest])
-    runs += [rest.split() for rest in TASKS]
-
     commands = []
-    for number, rest in enumerate(runs):
-        commands.append(["run_multitask", *few, "--name", str(number), *rest])
+    for number, flags in enumerate(RUNS):
+        words = flags.replace("NLI", str(nli)).split()
+        commands.append(["run_multitask", *few, "--name", str(number), *words])
     for printed in finish_all(commands):
         assert "device: gpu (simulated)" in printed and "leaderboard files:" in printed
 

@@ -85,7 +85,7 @@ RUNS = (
 
 
 @pytest.fixture(scope="module")
-def called(tiny_model, sample_data, tmp_path_factory, no_fsync) -> set[CodeType]:
+def called(tiny_model, sample_data, tmp_path_factory) -> set[CodeType]:
     """The functions that the runs call, with readable formulas."""
     folder = tmp_path_factory.mktemp("runs")
     small = ["--model", str(tiny_model), "--data-dir", str(sample_data), "--epochs", "1"]

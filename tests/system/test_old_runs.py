@@ -18,8 +18,6 @@ from minbert.pretraining import __main__ as pretraining
 from minbert.training.loop import Loop
 from tests.killed_runs import differences
 
-pytestmark = pytest.mark.usefixtures("no_fsync")
-
 COMMIT = "94b06e7b76dd7e5c6f1fe2ce3309e6a4831b1ea7"
 CODE = {
     "sha256": "38306f57fa54d0cbe16d1d473468dee5f4f2c60fd6fed9a950fd290aca1159b9",

@@ -105,7 +105,7 @@ def shown(monkeypatch):
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_it_runs_from_start_to_end(path, shown, tmp_path, monkeypatch, capsys, no_fsync):
+def test_it_runs_from_start_to_end(path, shown, tmp_path, monkeypatch, capsys):
     import torch
 
     monkeypatch.chdir(tmp_path)
@@ -200,7 +200,7 @@ def test_missing_packages_are_named(tmp_path, monkeypatch, capsys):
     assert not (tmp_path / "built").exists()
 
 
-def test_a_built_notebook_has_the_same_cells(tmp_path, capsys, no_fsync):
+def test_a_built_notebook_has_the_same_cells(tmp_path, capsys):
     """jupytext reads the text as this file does. Equal texts give equal files."""
     pytest.importorskip("jupytext", reason="bash setup.sh --notebooks installs jupytext")
     nbformat = pytest.importorskip("nbformat", reason="bash setup.sh --notebooks installs nbformat")

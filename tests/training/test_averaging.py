@@ -24,7 +24,6 @@ from minbert.training.job import Job
 from minbert.training.loop import Interrupted, Loop, fit
 from tests.toy_job import NUM_STEPS, Kill, bits, make_job
 
-pytestmark = pytest.mark.usefixtures("no_fsync")
 each_method = pytest.mark.parametrize("method", ["ema", "swa"])
 
 

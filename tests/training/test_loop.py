@@ -18,11 +18,9 @@ from minbert.training.job import Job, Part, TaskBatch
 from minbert.training.loop import NonFiniteLoss, fit
 from tests.toy_job import BATCH_SIZE, EPOCHS, NUM_STEPS, Kill, bits, make_job
 
-pytestmark = pytest.mark.usefixtures("no_fsync")
-
 
 @pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory, no_fsync):
+def undisturbed(tmp_path_factory):
     """The bits of the toy job when nothing stops it."""
     job = make_job(tmp_path_factory.mktemp("undisturbed"))
     return bits(job, fit(job))

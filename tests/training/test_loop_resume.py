@@ -19,8 +19,6 @@ from minbert.training.checkpoint import load_checkpoint
 from minbert.training.loop import Interrupted, Loop, StopSignal, fit
 from tests.toy_job import EPOCHS, NUM_STEPS, Kill, bits, make_job, resumed
 
-pytestmark = pytest.mark.usefixtures("no_fsync")
-
 
 @pytest.fixture(autouse=True)
 def _heard():
@@ -31,7 +29,7 @@ def _heard():
 
 
 @pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory, no_fsync):
+def undisturbed(tmp_path_factory):
     """The bits of the toy job when nothing stops it."""
     job = make_job(tmp_path_factory.mktemp("undisturbed"))
     return bits(job, fit(job))

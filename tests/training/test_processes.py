@@ -227,6 +227,7 @@ def test_pretraining_in_two_processes_is_stopped_and_ends(tmp_path):
     record = json.loads((tmp_path / "stopped" / "run.json").read_text())
     assert record["machine"]["processes"] == 2 and record["tokens"] == 3840
     assert len(record["history"]) == 40 and (tmp_path / "stopped" / "model.safetensors").is_file()
+    assert (tmp_path / "stopped" / "curves.png").is_file()
 
 
 def test_two_processes_embed_what_one_embeds(tmp_path):

@@ -24,8 +24,6 @@ from minbert.training import code_version, run_folder
 from minbert.training.loop import Loop
 from multitask import rows as multitask_rows
 
-pytestmark = pytest.mark.usefixtures("no_fsync")
-
 CLAIM = """
 import sys
 from pathlib import Path

@@ -13,8 +13,6 @@ from minbert.training.loop import Interrupted, fit
 from minbert.training.step_log import CHECKSUMS, COLUMNS, LOG_FILE, StepLog, StepRecord
 from tests.toy_job import BATCH_SIZE, EPOCHS, NUM_STEPS, Kill, make_job
 
-pytestmark = pytest.mark.usefixtures("no_fsync")
-
 
 def logged(folder, **changes):
     """The toy job with a step log in `folder`, as a new process would make it."""
@@ -32,7 +30,7 @@ def without_seconds(rows: list[dict[str, str]]) -> list[dict[str, str]]:
 
 
 @pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory, no_fsync):
+def undisturbed(tmp_path_factory):
     """The log of the toy job when nothing stops it."""
     folder = tmp_path_factory.mktemp("undisturbed")
     fit(logged(folder))

@@ -13,7 +13,6 @@ from minbert.training.loop import fit
 from tests.toy_job import NUM_STEPS, Kill, make_job
 
 pytest.importorskip("tensorboard", reason="it is optional; run setup.sh --plots")
-pytestmark = pytest.mark.usefixtures("no_fsync")
 
 
 def watched(folder: Path, **changes) -> Job:
@@ -37,7 +36,7 @@ def curves(folder: Path, stage: str = "toy") -> dict[str, dict[int, float]]:
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory, no_fsync):
+def whole(tmp_path_factory):
     """The folder of the toy job when nothing stops it, and its scores."""
     folder = tmp_path_factory.mktemp("whole")
     return folder, fit(watched(folder)).history

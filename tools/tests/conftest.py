@@ -5,16 +5,17 @@ from __future__ import annotations
 import pytest
 
 from tests.conftest import (
+    _no_fsync,
     _no_network,
     _no_reports,
     _one_thread,
+    _quick_pretraining,
     _records_of_edited_code,
     controlled_data,
     cut_sample,
     hugging_face_folder,
     minilm_folder,
     model_copy,
-    no_fsync,
     reports,
     sample_data,
     tiny_model,
@@ -23,16 +24,17 @@ from tests.conftest import (
 from tools.tables import generic
 
 __all__ = [
+    "_no_fsync",
     "_no_network",
     "_no_reports",
     "_one_thread",
+    "_quick_pretraining",
     "_records_of_edited_code",
     "controlled_data",
     "cut_sample",
     "hugging_face_folder",
     "minilm_folder",
     "model_copy",
-    "no_fsync",
     "reports",
     "sample_data",
     "tiny_model",

@@ -6,7 +6,7 @@ from tools.benchmarks import bit_flips
 from tools.benchmarks.bit_flips import Counts, Kind, make_kinds, make_records, try_flips
 
 
-def test_no_damage_is_silent(tmp_path, no_fsync):
+def test_no_damage_is_silent(tmp_path):
     """All kinds of files. The command tries more flips."""
     kinds = make_kinds(tmp_path)
     assert len({kind.name for kind in kinds}) == len(kinds) == 27
@@ -25,7 +25,7 @@ def test_silent_damage_is_counted(tmp_path):
     assert try_flips(Kind("nothing", path, lambda: 1), 5, seed=0) == Counts(0, 5, 0)
 
 
-def test_the_command_goes_on_where_it_was_stopped(capsys, no_fsync, tmp_path, monkeypatch):
+def test_the_command_goes_on_where_it_was_stopped(capsys, tmp_path, monkeypatch):
     monkeypatch.setattr(bit_flips, "make_kinds", lambda folder: make_records(folder))
     words = ["--flips", "1", "--out", str(tmp_path / "counts.jsonl")]
     assert bit_flips.main(words) == 0

@@ -35,7 +35,7 @@ def test_every_model_was_measured_on_every_way(record):
 
 
 @pytest.mark.parametrize("name", [name for name, family in MODELS.items() if family])
-def test_random_models_come_back_equal(name, no_fsync):
+def test_random_models_come_back_equal(name):
     assert max(measure(name).values()) < 1e-5
 
 

@@ -30,10 +30,7 @@ NUM_ROWS = {"train_step": 1, "inference": 1, "surgery": 12, "simcse": 128}
 
 @pytest.fixture
 def measured_limits(monkeypatch):
-    """The precisions of the limits that were measured.
-
-    The products are small, because a processor may have to emulate bf16.
-    """
+    """The precisions of the limits that were measured."""
     precisions = []
     measure = cost_estimate.matrix_product_limit
 
@@ -41,8 +38,6 @@ def measured_limits(monkeypatch):
         precisions.append(precision)
         return measure(device, precision)
 
-    small = cost_estimate.Products(64, 1)
-    monkeypatch.setitem(cost_estimate.PRODUCTS, "cpu", small)
     monkeypatch.setattr(cost_estimate, "matrix_product_limit", note_and_measure)
     return precisions
 
