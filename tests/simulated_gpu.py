@@ -14,6 +14,7 @@ import importlib
 import io
 import os
 import sys
+from collections.abc import Callable
 from types import MappingProxyType
 from typing import Any
 
@@ -21,7 +22,6 @@ import torch
 from torch import Tensor
 from torch.utils import backend_registration
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves, tree_map
 
 from multitask import results
 
@@ -92,14 +92,14 @@ def compute(operation, args: tuple, kwargs: dict) -> Any:
         goes_there = torch.device(kwargs["device"]).type == "gpu"
         kwargs = {**kwargs, "device": torch.device("cpu")}
     if any(is_there):
-        args, kwargs = tree_map(to_cpu, (args, kwargs))
+        args, kwargs = mapped(to_cpu, args), mapped(to_cpu, kwargs)
     result = operation(*args, **kwargs)
 
     name = operation._schema.name
     is_in_place = name.endswith("_") and not name.endswith("__")
     if is_in_place:  # the argument itself comes back
         return tensors[0] if result is not None else None
-    return tree_map(to_gpu, result) if goes_there else result
+    return mapped(to_gpu, result) if goes_there else result
 
 
 def refuse_two_devices(operation, args: tuple, kwargs: dict) -> None:
@@ -124,7 +124,27 @@ def to_gpu(leaf: Any) -> Any:
 
 def tensors_of(*trees: Any) -> list[Tensor]:
     """All tensors in nested arguments."""
-    return [leaf for leaf in tree_leaves(trees) if isinstance(leaf, Tensor)]
+    tensors = []
+    for tree in trees:
+        if isinstance(tree, Tensor):
+            tensors.append(tree)
+        elif isinstance(tree, list | tuple):
+            tensors += tensors_of(*tree)
+        elif isinstance(tree, dict):
+            tensors += tensors_of(*tree.values())
+    return tensors
+
+
+def mapped(function: Callable[[Any], Any], tree: Any) -> Any:
+    """A nested argument with the function applied to all that is no list, tuple or dict.
+
+    torch's own tree_map knows more containers, and takes four times as long.
+    """
+    if isinstance(tree, list | tuple):
+        return type(tree)([mapped(function, item) for item in tree])
+    if isinstance(tree, dict):
+        return {name: mapped(function, item) for name, item in tree.items()}
+    return function(tree)
 
 
 def install() -> None:
@@ -189,8 +209,9 @@ def run_all(commands: list[list[str]]) -> int:
     if len(commands) == 1:
         return run(commands[0])
     text = sys.stdin.buffer.read()
-    # Drawn from numbers that are on the CPU. A run by itself does draw.
+    # Drawn from numbers that are on the CPU. A run by itself does draw, and flushes its files.
     results.write_report = lambda *arguments: []
+    os.fsync = lambda descriptor: None
     for number, words in enumerate(commands):
         print(TITLE.format(number), flush=True)
         sys.stdin = io.TextIOWrapper(io.BytesIO(text), encoding="utf-8")
