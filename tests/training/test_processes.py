@@ -205,7 +205,7 @@ def test_pretraining_in_two_processes_is_stopped_and_ends(tmp_path):
     (tmp_path / "text.txt").write_text("\n".join(LINES), encoding="utf-8")
     pretrain = [*TORCHRUN, "-m", "minbert.pretraining"]
     flags = ["--corpus", tmp_path / "text.txt", "--size", "tiny", "--vocabulary", "minbert-mini"]
-    flags += ["--tokens", "3840", "--batch-size", "6", "--block-size", "16"]
+    flags += ["--tokens", "1536", "--batch-size", "6", "--block-size", "16"]
     flags += ["--precision", "fp32", "--device", "cpu"]
     stopped = subprocess.Popen(
         list(map(str, [*pretrain, *flags, "--out", tmp_path / "stopped"])),
@@ -225,8 +225,8 @@ def test_pretraining_in_two_processes_is_stopped_and_ends(tmp_path):
     assert resumed.returncode == 0, resumed.stderr[:6000]
     assert resumed.stdout.count("tokens/s") == 1 and "predicted" in resumed.stdout
     record = json.loads((tmp_path / "stopped" / "run.json").read_text())
-    assert record["machine"]["processes"] == 2 and record["tokens"] == 3840
-    assert len(record["history"]) == 40 and (tmp_path / "stopped" / "model.safetensors").is_file()
+    assert record["machine"]["processes"] == 2 and record["tokens"] == 1536
+    assert len(record["history"]) == 16 and (tmp_path / "stopped" / "model.safetensors").is_file()
     assert (tmp_path / "stopped" / "curves.png").is_file()
 
 
