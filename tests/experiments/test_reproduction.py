@@ -111,7 +111,7 @@ KINDS = {
 
 
 @pytest.fixture
-def train(tiny_model, sample_data, tmp_path, monkeypatch, no_fsync):
+def train(tiny_model, sample_data, tmp_path, monkeypatch):
     """A function: flags -> the folder of a run. What `reproduce` starts runs in this process."""
 
     def start(command, **_streams):
