@@ -244,7 +244,7 @@ def check_repeated(labels: Labels, request: TaskRequest) -> None:
             example = joined.labels[0][:40]
             advice = (
                 f"It seems to be several labels, with '{joined.separator}' between them: then say "
-                f'kind=multilabel,separator="{joined.separator}". {advice}'
+                f"kind=multilabel. {advice}"
             )
         raise ValueError(
             f"{labels.place}: it holds {num_labels:,} different labels in {len(labels):,} rows, "

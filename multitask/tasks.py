@@ -28,7 +28,7 @@ COURSE_TASKS = ("sst", "para", "sts")
 
 Scored = Literal["predictions", "labels"]
 REMEDIES: dict[Scored, str] = {
-    "predictions": "Predict with an earlier checkpoint, or train with a lower learning rate.",
+    "predictions": "The training diverged. Train again with a lower learning rate (--lr).",
     "labels": "Correct the label in its file, or leave the row out.",
 }
 
@@ -86,7 +86,7 @@ def finite(values: np.ndarray, what: Scored) -> np.ndarray:
         return values
     row = int(np.argwhere(~is_finite)[0][0])
     raise ValueError(
-        f"row {row} of the {what} is {values[row]}; only finite numbers can be scored. "
+        f"the {what} hold numbers that are not finite, the first in row {row}: {values[row]}. "
         f"{REMEDIES[what]}"
     )
 

@@ -21,6 +21,8 @@ from data.tables.rows import DELIMITER_NAMES, EmptyTable, Layout, RawTable, Row
 DELIMITERS = ("\t", ",", ";", "|")
 CMU_DELIMITER = " ||| "  # of the files `label ||| sentence`
 CMU_HEADER = ("label", "sentence")
+FASTTEXT_LABEL = "__label__"  # stands before each label of fastText, and these before the text
+FASTTEXT_HEADER = ("label", "text")
 NUM_SNIFFED = 20  # rows that decide about the delimiter
 
 # Excel reads and writes this first line, which names the delimiter.
@@ -99,6 +101,8 @@ def read_delimited(
     delimiter = lines.delimiter or find_delimiter(name, body, suffix)
     if delimiter == CMU_DELIMITER:
         return read_cmu(name, body, encoding)
+    if delimiter == FASTTEXT_LABEL:
+        return read_fasttext(name, body, encoding)
 
     use = are_quotes_used(lines, delimiter) if has_quotes is None else QuoteUse(has_quotes)
     parser = DelimitedParser(name, lines, delimiter, use.is_csv)
@@ -121,6 +125,8 @@ def find_delimiter(name: str, lines: Sequence[str], suffix: str) -> str:
     """
     if is_cmu(lines):
         return CMU_DELIMITER
+    if is_fasttext(lines):
+        return FASTTEXT_LABEL
     header = next(line for line in lines if line.strip())
     if R_HEADER.fullmatch(header):
         raise ValueError(
@@ -151,6 +157,12 @@ def is_cmu(lines: Sequence[str]) -> bool:
     """Whether all lines with text have the form `label ||| sentence`."""
     filled = [line for line in lines if line.strip()]
     return bool(filled) and all(CMU_DELIMITER in line for line in filled)
+
+
+def is_fasttext(lines: Sequence[str]) -> bool:
+    """Whether all lines with text have the form `__label__a __label__b text`."""
+    filled = [line for line in lines if line.strip()]
+    return bool(filled) and all(line.lstrip().startswith(FASTTEXT_LABEL) for line in filled)
 
 
 def first_rows(lines: Sequence[str], delimiter: str) -> list[list[str]]:
@@ -598,3 +610,22 @@ def read_cmu(name: str, lines: Sequence[str], encoding: str) -> RawTable:
         header = rows.pop(0)
     layout = Layout("delimited", encoding, CMU_DELIMITER, has_quotes=False)
     return RawTable(name, header, tuple(rows), layout)
+
+
+def read_fasttext(name: str, lines: Sequence[str], encoding: str) -> RawTable:
+    """Return the table in a file of lines `__label__a __label__b text`. Line 0 stands for a header.
+
+    A blank stands between several labels of a row.
+    """
+    rows = []
+    for number, line in enumerate(lines, start=1):
+        labels = []
+        rest = line.strip()
+        while rest.startswith(FASTTEXT_LABEL):
+            word, _, rest = rest.partition(" ")
+            labels.append(word.removeprefix(FASTTEXT_LABEL))
+            rest = rest.lstrip()
+        if labels:
+            rows.append(Row(number, [" ".join(labels), rest]))
+    layout = Layout("delimited", encoding, FASTTEXT_LABEL, has_quotes=False)
+    return RawTable(name, Row(0, list(FASTTEXT_HEADER)), tuple(rows), layout)

@@ -24,14 +24,14 @@ def name_by_position(table: RawTable, names: Sequence[str | None]) -> RawTable:
     A note says which of the two it is.
     """
     positions = [name for name in names if name is not None and name.isascii() and name.isdecimal()]
-    is_beyond = any(int(name) > len(table.header.fields) for name in positions)
-    if not positions or is_beyond:
+    count = len(table.header.fields)
+    if not positions or not all(1 <= int(name) <= count for name in positions):
         return table
     # Of a header, a number may also be a name.
     is_row = is_first_line_a_row(table)
     if not is_row and all(name in table.columns for name in positions):
         return table
-    numbers = [str(number) for number in range(1, len(table.header.fields) + 1)]
+    numbers = [str(number) for number in range(1, count + 1)]
     by_position = replace(table, header=Row(0, numbers))
     if table.header.line == 0:
         return by_position

@@ -69,6 +69,12 @@ def read_json(name: str, text: str, encoding: str) -> RawTable:
     if not records:
         raise EmptyTable(f"{name}: the file is empty. {TO_JSON_LINES}")
 
+    if not is_array and is_whole_table(records):
+        raise ValueError(
+            f"{name}: one JSON object holds the whole table, as pandas writes it with "
+            f"to_json(PATH) alone. {TO_JSON_LINES}"
+        )
+
     # A dict keeps the order in which its keys came first.
     columns: dict[str, None] = {}
     for record in records:
@@ -85,6 +91,12 @@ def read_json(name: str, text: str, encoding: str) -> RawTable:
         rows.append(Row(record.line, fields))
     layout = Layout(JSON_ARRAY if is_array else JSON_LINES, encoding)
     return RawTable(name, Row(0, list(columns)), tuple(rows), layout)
+
+
+def is_whole_table(records: Sequence[Record]) -> bool:
+    """Whether the only object holds columns or rows: each of its values is an object or a list."""
+    values = records[0].values.values()
+    return len(records) == 1 and all(isinstance(value, dict | list) for value in values)
 
 
 def parse_lines(name: str, text: str) -> list[Record]:

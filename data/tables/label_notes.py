@@ -84,7 +84,7 @@ def notes_on_several_labels(counts: Counter[str], place: str) -> list[str]:
         f"warning: {place}: {listed(joined.labels[:3], counts)} seem to be several labels, with "
         f"'{joined.separator}' between them. A row has one class here, so each combination is "
         "trained as a class of its own. To train them as several labels of a row, say "
-        f'kind=multilabel,separator="{joined.separator}" in --task.'
+        "kind=multilabel in --task."
     ]
 
 
@@ -99,8 +99,9 @@ def joined_labels(counts: Counter[str]) -> JoinedLabels | None:
     """Find fields that hold several labels, such as "a|b". None: there are none.
 
     All their parts come in other fields, too. Or two of the parts, at least, are labels alone.
+    Names of classes hold blanks, so between blanks all parts must be labels alone.
     """
-    for separator in SEPARATORS:
+    for separator in (*SEPARATORS, " "):
         parts = {label: set(parts_of(label, separator)) for label in counts}
         joined = [label for label in sorted(counts) if len(parts[label]) > 1]
         uses: Counter[str] = Counter()
@@ -108,8 +109,11 @@ def joined_labels(counts: Counter[str]) -> JoinedLabels | None:
             uses.update(parts[label])
         in_joined = set().union(*(parts[label] for label in joined))
         alone = [label for label in in_joined if label in counts]
-        is_shared = all(uses[part] > 1 for part in in_joined)
-        if joined and (is_shared or len(alone) > 1):
+        if separator == " ":
+            is_several = len(alone) == len(in_joined)
+        else:
+            is_several = len(alone) > 1 or all(uses[part] > 1 for part in in_joined)
+        if joined and is_several:
             return JoinedLabels(joined, separator)
     return None
 

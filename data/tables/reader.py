@@ -15,6 +15,7 @@ from data.tables.delimited import (
     R_HEADER,
     first_rows,
     is_cmu,
+    is_fasttext,
     is_regular,
     read_delimited,
     split_lines,
@@ -100,7 +101,7 @@ def looks_like_table(name: str, content: bytes) -> bool:
     filled = [line for line in lines.lines if line.strip()]
     if len(filled) < 2:
         return False
-    if is_cmu(filled) or R_HEADER.fullmatch(filled[0]):
+    if is_cmu(filled) or is_fasttext(filled) or R_HEADER.fullmatch(filled[0]):
         return True
     return any(splits_into_columns(filled, delimiter) for delimiter in DELIMITERS)
 

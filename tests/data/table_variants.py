@@ -312,7 +312,12 @@ REFUSED = {
     "pandas to_json as it is": (
         ".jsonl",
         '{"id":{"0":1},"sentence":{"0":"x"},"label":{"0":1}}\n',
-        """'id' holds {"0": 1}; expected is one text""",
+        "one JSON object holds the whole table",
+    ),
+    "pandas to_json with orient=index": (
+        ".json",
+        '{"0":{"id":1,"sentence":"x","label":1}}\n',
+        "pandas writes it with to_json(PATH, orient='records', lines=True).",
     ),
     "a key of JSON comes twice": (".jsonl", '{"id": 1, "id": 2}\n', "the key 'id' comes twice"),
     "a list as a text": (".jsonl", '{"id": 1, "sentence": ["x"], "label": 1}\n', 'holds ["x"]'),

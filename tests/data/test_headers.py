@@ -89,6 +89,15 @@ def test_a_name_that_is_no_column_may_be_a_position(tmp_path):
     assert len(read_texts(path, [TEXT], ColumnNames(text="1")).rows) == 3
 
 
+def test_positions_begin_at_one(tmp_path):
+    """Programs count from 0. The message has the names of the header, and no numbers."""
+    path = tmp_path / "rows.csv"
+    path.write_text("message,team\nfirst,x\nsecond,y\nthird,x\n")
+    words = "column 0, which --text names; found are: message, team. Pass one of these"
+    with pytest.raises(ValueError, match=words):
+        read_texts(path, [TEXT], ColumnNames(text="0", label="1"))
+
+
 @pytest.fixture(params=SETS)
 def published(request, tmp_path):
     """A file without a header, its rows, and the keys of --task for it."""

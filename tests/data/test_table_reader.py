@@ -173,6 +173,16 @@ def test_the_cmu_format_has_no_header_and_a_sentence_may_hold_its_separator():
     assert parse("label ||| sentence\n3 ||| Fine\n").rows[0].fields == ["3", "Fine"]
 
 
+def test_fasttext_has_its_labels_before_the_text():
+    table = parse(
+        "__label__a __label__b  Fine , really\n\n__label__b __label\n__label__c\n", "x.txt"
+    )
+    assert table.columns == ["label", "text"]
+    rows = [(row.line, *row.fields) for row in table.rows]
+    assert rows == [(1, "a b", "Fine , really"), (3, "b", "__label"), (4, "c", "")]
+    assert parse("__label__a Fine, it is\nDull, it is\n", "x.csv").columns != ["label", "text"]
+
+
 def test_an_item_of_an_array_is_named_by_its_number():
     table = parse('[{"id": 1},\n {"id": ["x"]}]', "rows.json")
     assert table.place(table.rows[1]) == "rows.json, item 2"

@@ -556,6 +556,8 @@ def test_a_column_of_ids_is_named(resolve):
         (["rock / pop", "pop / jazz", "jazz / rock"], "/"),
         (["['a' 'b']", "['a'; 'b']", "['b'; 'c']", "['c'; 'a']"], ";"),
         (["joy+fear", "joy", "fear", "anger"], "+"),
+        (['[""a"", ""b""]', '[""b"", ""a""]', '[""c""]'], ","),
+        (["joy fear", "fear", "joy"], " "),
     ],
 )
 def test_several_labels_in_a_field_are_named(resolve, labels, separator):
@@ -568,6 +570,7 @@ def test_several_labels_in_a_field_are_named(resolve, labels, separator):
 def test_one_label_with_a_sign_inside_is_one_label(resolve):
     for labels in (
         ["yes, but", "no, but", "yes"],
+        ["very good", "good", "very bad", "bad"],
         ["C", "C++", "C#"],
         ["R&B", "R&D", "pop"],
         ["sport/tennis", "sport/golf", "news/world"],
