@@ -72,6 +72,7 @@ def check(
     return Check(name, partial(draw, **options), judge, is_weak, error)
 
 
+# The judges and draws of several checks.
 SAME_ATTENTION = equal_to(references.attention)
 SAME_HEADS = equal_to(references.multi_head)
 SAME_STEPS = equal_to(references.adamw)
@@ -81,6 +82,11 @@ SAME_LAYER = equal_to(references.layer)
 SAME_INFO_NCE = equal_to(references.info_nce)
 SAME_SENTIMENT = judge_scalar(references.sentiment)
 SAME_PARAPHRASE = judge_scalar(references.paraphrase)
+
+DRAW_HEADS = partial(draw_module, module="heads")
+DRAW_EMBEDDINGS = partial(draw_module, module="embeddings")
+DRAW_FEED_FORWARD = partial(draw_module, module="feed forward")
+DRAW_LAYER = partial(draw_module, module="layer")
 
 CHECKS: dict[str, list[Check]] = {
     "attention": [
@@ -102,34 +108,23 @@ CHECKS: dict[str, list[Check]] = {
         for dtype in ("float32", "float64", "bfloat16")
     ],
     "MultiHeadAttention.project": [
-        check("values", draw_module, judge_projections, module="heads"),
+        check("values", DRAW_HEADS, judge_projections),
     ],
     "MultiHeadAttention.forward": [
-        check("values", draw_module, SAME_HEADS, module="heads"),
-        check("mask", draw_module, SAME_HEADS, module="heads", is_masked=True),
+        check("values", DRAW_HEADS, SAME_HEADS),
+        check("mask", DRAW_HEADS, SAME_HEADS, is_masked=True),
         check(
-            "gradients",
-            draw_module,
-            gradients_of(references.multi_head),
-            module="heads",
-            gradients_of=["hidden"],
+            "gradients", DRAW_HEADS, gradients_of(references.multi_head), gradients_of=["hidden"]
         ),
         check(
             "dropout",
-            draw_module,
+            DRAW_HEADS,
             differs_from(references.multi_head),
             is_weak=True,
-            module="heads",
             training=True,
             attention_probs_dropout_prob=0.5,
         ),
-        check(
-            "no dropout in evaluation",
-            draw_module,
-            SAME_HEADS,
-            module="heads",
-            attention_probs_dropout_prob=0.5,
-        ),
+        check("no dropout in evaluation", DRAW_HEADS, SAME_HEADS, attention_probs_dropout_prob=0.5),
     ],
     "AdamW.update": [
         check("first step", draw_steps, SAME_STEPS, num_steps=1),
@@ -147,51 +142,36 @@ CHECKS: dict[str, list[Check]] = {
         ),
     ],
     "BertEmbeddings.forward": [
-        check("values", draw_module, SAME_EMBEDDINGS, module="embeddings"),
-        check(
-            "no segments",
-            draw_module,
-            SAME_EMBEDDINGS,
-            module="embeddings",
-            model_type="distilbert",
-        ),
+        check("values", DRAW_EMBEDDINGS, SAME_EMBEDDINGS),
+        check("no segments", DRAW_EMBEDDINGS, SAME_EMBEDDINGS, model_type="distilbert"),
         check(
             "positions of RoBERTa",
-            draw_module,
+            DRAW_EMBEDDINGS,
             SAME_EMBEDDINGS,
-            module="embeddings",
             model_type="roberta",
             pad_token_id=1,
         ),
         check(
             "dropout",
-            draw_module,
+            DRAW_EMBEDDINGS,
             judge_dropped_embeddings,
-            module="embeddings",
             training=True,
             hidden_dropout_prob=0.5,
         ),
     ],
     "FeedForward.forward": [
-        check("values", draw_module, SAME_FEED_FORWARD, module="feed forward"),
-        check(
-            "other activation",
-            draw_module,
-            SAME_FEED_FORWARD,
-            module="feed forward",
-            hidden_act="relu",
-        ),
+        check("values", DRAW_FEED_FORWARD, SAME_FEED_FORWARD),
+        check("other activation", DRAW_FEED_FORWARD, SAME_FEED_FORWARD, hidden_act="relu"),
     ],
     "BertLayer.forward": [
-        check("values", draw_module, SAME_LAYER, module="layer"),
-        check("mask", draw_module, SAME_LAYER, module="layer", is_masked=True),
-        check("positions", draw_module, SAME_LAYER, module="layer", has_positions=True),
+        check("values", DRAW_LAYER, SAME_LAYER),
+        check("mask", DRAW_LAYER, SAME_LAYER, is_masked=True),
+        check("positions", DRAW_LAYER, SAME_LAYER, has_positions=True),
         check(
             "dropout",
-            draw_module,
+            DRAW_LAYER,
             differs_from(references.layer),
             is_weak=True,
-            module="layer",
             training=True,
             hidden_dropout_prob=0.5,
         ),
@@ -313,11 +293,7 @@ CHECKS: dict[str, list[Check]] = {
     "mt_dnn": [
         check("all batches", draw_plan, judge_mt_dnn, num_calls=1000),
         check(
-            "weights",
-            draw_plan,
-            judge_mt_dnn,
-            num_calls=1000,
-            argument={"sst": 2.3, "sts": 0.8},
+            "weights", draw_plan, judge_mt_dnn, num_calls=1000, argument={"sst": 2.3, "sts": 0.8}
         ),
         check(
             "the generator alone",
