@@ -157,6 +157,8 @@ def first_difference(
             words = describe_difference(station, tensor, theirs[station], mask)
             if words:
                 return Difference(station, words)
+        elif station.endswith(" mask") and station.removesuffix("mask") + "Q" in theirs:
+            return Difference(station, "`attention` gets None in place of it: is it passed on?")
     return None
 
 
