@@ -157,7 +157,8 @@ def watched_attention(
             recorder.tensors[f"layer {layer} {name}"] = tensor.detach().clone()
         output = original(*arguments, **options)
         for name, tensor in inputs.items():
-            if not torch.equal(tensor, recorder.tensors[f"layer {layer} {name}"]):
+            before = recorder.tensors[f"layer {layer} {name}"]
+            if not torch.equal(tensor.nan_to_num(), before.nan_to_num()):
                 changed.append(f"attention in layer {layer}, for {name},")
         if bias is not None:
             recorder.tensors[f"layer {layer} mask"] = bias.detach().clone()
