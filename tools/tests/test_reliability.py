@@ -345,3 +345,15 @@ def test_the_documents_say_so_and_count_no_command_that_had_ended():
     text = trials_of_faults(Content({}, [record], []))
     assert "3 of 4 faults were survived" in text and "kills 4 of 20" in text
     assert "7 commands ended before their signal came" in text
+
+
+def test_a_campaign_of_some_parts_shows_its_table(tmp_path, capsys):
+    campaign_file = {"seed": 0, "code": code_version()["sha256"]}
+    (tmp_path / "campaign.json").write_text(json.dumps(campaign_file))
+    done = Done(Trial("kills", 1, 0), Outcome("SIGTERM", "export: SIGTERM after 1 s"), 1.0)
+    campaign.add_done(tmp_path / "trials.jsonl", done)
+    words = ["--parts", "kills", "--resume", "--minutes", "0", "--work", str(tmp_path)]
+    assert main(words) == 0
+    output = capsys.readouterr().out
+    assert "| kills | SIGTERM | 1 | 1 |" in output
+    assert json.loads(output.splitlines()[-1])["name"] == "faults of kills"
