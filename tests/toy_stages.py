@@ -39,6 +39,8 @@ def make_chain(
     reads_triplets = any(METHODS[name].reads == "triplets" for name in chain.split(","))
     if reads_triplets and "nli" not in changes:
         changes["nli"] = write_triplets(run.parent / "nli.tsv", tables)
+    if "distill" in chain.split(","):
+        changes.setdefault("teacher", "minbert-mini")  # the default one is 20 times larger
     options = Options.of(
         pretrain=chain,
         model=str(model),
