@@ -12,6 +12,7 @@ from pathlib import Path
 
 from minbert.commands.ending import exit_code
 from minbert.commands.flags import parse_command
+from minbert.commands.memory import check_limit_of_libraries
 from minbert.commands.outputs import Output, check_outputs
 from minbert.options import WRITER, PictureOptions
 
@@ -30,6 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parse_command(PictureOptions, PROGRAM, description, arguments)
     output = Output("--out", options.out, is_our_picture)
     check_outputs([output], folders=[Path(options.model)], overwrite=options.overwrite)
+    check_limit_of_libraries()
     from minbert import attention_picture
 
     attention_picture.write_picture(attention_picture.picture(options), options.out)

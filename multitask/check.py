@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from minbert.commands.ending import exit_code
 from minbert.commands.flags import parse_command
+from minbert.commands.memory import check_limit_of_libraries
 from multitask.command_options import CheckOptions
 
 PROGRAM = "python -m multitask.check"
@@ -21,6 +22,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Check the files on the command line."""
     description = "Score (dev) or verify (test) prediction files."
     options = parse_command(CheckOptions, PROGRAM, description, arguments)
+    check_limit_of_libraries()
     from multitask.checked_files import check_files
 
     return check_files(options, print)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from minbert.commands.ending import exit_code
 from minbert.commands.flags import parse_command
+from minbert.commands.memory import check_limit_of_libraries
 from minbert.commands.outputs import PAGE_START, Output, begins_with, check_outputs
 from teaching.options import TraceOptions
 
@@ -27,6 +28,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         output = Output("--page", options.page, begins_with(PAGE_START))
         folders = [] if options.model is None else [Path(options.model)]
         check_outputs([output], folders=folders, overwrite=options.overwrite)
+    check_limit_of_libraries()
     from teaching import tracing
 
     print(tracing.trace(options))

@@ -30,10 +30,25 @@ FULL_MEMORY = (
 # Each thread takes some more.
 NEEDED_BYTES = 420e6
 BYTES_OF_THREAD = 20e6
+# Those of PyTorch, NumPy and SciPy once they are imported, on Linux with one thread, rounded up.
+LIBRARY_BYTES = 900e6
 
 
 class TooSmallLimit(MemoryError):
     """The process may have less memory than any work takes."""
+
+
+def check_limit_of_libraries() -> None:
+    """Raise TooSmallLimit where the process may have less memory than PyTorch and SciPy take.
+
+    Call it before they are imported. Within this limit their loaders abort, or try without end.
+    """
+    limit = limit_of_process()
+    if limit is not None and limit < LIBRARY_BYTES:
+        raise TooSmallLimit(
+            f"this process may have {limit / 1e9:.2f} GB, and PyTorch and the libraries beside it "
+            f"take {LIBRARY_BYTES / 1e9:.2f} GB alone"
+        )
 
 
 def check_limit(num_threads: int) -> None:
@@ -109,7 +124,9 @@ def message_of_full_memory(error: BaseException) -> str:
     asked = re.search(r"allocate ([\d.]+) ?(bytes|[KMGT]i?B)", str(error))
     figures = []
     if asked and asked[2] == "bytes":
-        figures.append(f"{int(float(asked[1])) / 1e9:.2f} GB more were asked for")
+        num_bytes = float(asked[1])
+        amount = f"{num_bytes / 1e9:.2f} GB" if num_bytes >= 1e8 else f"{num_bytes / 1e6:.2f} MB"
+        figures.append(f"{amount} more were asked for")
     elif asked:
         figures.append(f"{asked[1]} {asked[2]} more were asked for")
     sizes = {}

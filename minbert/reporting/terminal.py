@@ -33,6 +33,7 @@ from typing import Any, NamedTuple, TextIO, TypeVar
 from tqdm import tqdm
 from tqdm.contrib import DummyTqdmFile
 
+from minbert.commands.memory import check_limit_of_libraries
 from minbert.commands.streams import drop_output
 from minbert.commands.texts import as_message, visible_everywhere
 
@@ -433,12 +434,14 @@ def complain(text: str) -> None:
 
 @contextmanager
 def session(activity: str, uses_stderr: bool = False, has_bar: bool = True) -> Iterator[None]:
-    """Within it nobody waits in silence, whatever takes long.
+    """Within it nobody waits in silence, whatever takes long. The work needs PyTorch.
 
     activity: what is done first; `doing` names what follows. uses_stderr: lines go to standard
     error, because standard output holds the answers of the command. has_bar: False where another
-    process shows its bar in the same terminal.
+    process shows its bar in the same terminal. TooSmallLimit where the process may have less
+    memory than the libraries take.
     """
+    check_limit_of_libraries()
     before = (SCREEN.uses_stderr, SCREEN.has_bar, SCREEN.base)
     SCREEN.uses_stderr, SCREEN.has_bar = uses_stderr, has_bar
     SCREEN.base = Work(activity)

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 
 from minbert.commands.ending import exit_code
 from minbert.commands.flags import parse_command
+from minbert.commands.memory import check_limit_of_libraries
 from minbert.commands.new_folders import reserved
 from minbert.commands.plugins import load_named
 from multitask.export.options import ExportOptions, check_request
@@ -30,6 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parse_command(ExportOptions, PROGRAM, description, arguments)
     load_named(options.plugin)
     check_request(options)
+    check_limit_of_libraries()
     with reserved(options.out):
         from multitask.export.work import export
 

@@ -24,6 +24,7 @@ from minbert.commands.ctrl_c import INTERRUPTION
 from minbert.commands.ending import exit_code, resumable, this_launcher, this_python
 from minbert.commands.paths import in_shell
 from minbert.pretraining import __main__ as pretraining
+from minbert.reporting import terminal
 from minbert.training.runtime import settle_memory
 from multitask.ensemble import work as ensemble
 from multitask.ensemble.__main__ import main as join_runs
@@ -185,17 +186,28 @@ def test_other_errors_are_no_lack_of_memory(error, code, capsys):
 
 def test_a_limit_that_no_model_fits_into_is_told_before_the_work(monkeypatch, capsys):
     """Close to a limit, OpenBLAS ends the process, and other libraries hang."""
-    limits = {"infinite": resource.RLIM_INFINITY, "large": 1 << 40, "small": 900 << 20}
+    limits = {
+        "infinite": resource.RLIM_INFINITY,
+        "large": 1 << 40,
+        "small": 900 << 20,
+        "smallest": 700 << 20,
+    }
 
     @exit_code("x")
     def main(name):
         monkeypatch.setattr(resource, "getrlimit", lambda kind: (limits[name], limits[name]))
-        settle_memory()
+        with terminal.session("importing PyTorch"):
+            settle_memory()
 
     assert main("infinite") == main("large") == 0
     assert main("small") == 2
     assert capsys.readouterr().err.startswith(
         "x: there is not enough memory: this process may have 0.94 GB, and even a small model takes"
+    )
+    # SciPy's OpenBLAS would ask for its memory without end.
+    assert main("smallest") == 2
+    assert (
+        "may have 0.73 GB, and PyTorch and the libraries beside it take" in capsys.readouterr().err
     )
 
 
