@@ -100,6 +100,11 @@ class BertConfig:
             raise ValueError(
                 f"model_type is '{self.model_type}'; this encoder loads {', '.join(FAMILIES)} only."
             )
+        if self.pad_token_id >= self.vocab_size:
+            raise ValueError(
+                f"pad_token_id is {self.pad_token_id}; it must be below vocab_size, "
+                f"{self.vocab_size}."
+            )
         if self.num_positions < 1:
             raise ValueError(
                 f"max_position_embeddings is {self.max_position_embeddings}; {self.model_type} "
