@@ -8,7 +8,7 @@ Legend: K tasks of a step, T tasks of the run, S steps.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import combinations
 from typing import Any
@@ -96,7 +96,7 @@ def gradient_surgery(options: TaskOptions, seed: int) -> GradientSurgery | None:
 class GradientSurgery:
     """A method that changes gradients, as the loop calls it.
 
-    It keeps the method's targets, and the cosines of every step.
+    It keeps the method's targets and its memory, and the cosines of every step.
 
     Orders come from a generator of its own. So runs of a seed with and without surgery have the
     same dropout masks.
@@ -115,23 +115,26 @@ class GradientSurgery:
         self.tasks = tuple(dict.fromkeys(tasks))
         self.pairs = list(combinations(range(len(self.tasks)), 2))
         self.targets = torch.zeros(len(self.tasks), len(self.tasks), dtype=torch.float64)  # (T, T)
+        self.memory: dict[str, Tensor] = {}  # of a method of the user
         # Of each step: float32 (pairs,), nan for a pair that the step does not hold.
         self.cosines: list[Tensor] = []
 
-    def __call__(self, gramian: Tensor, tasks: list[str]) -> Tensor:
+    def __call__(self, gramian: Tensor, losses: Mapping[str, float]) -> Tensor:
         """Compute the weights of this step's gradients. Record their cosines and move the targets.
 
-        gramian: (K, K) float64 on the CPU, in the order of `tasks`. tasks: K different tasks of the
-        run. Returns (K,) float64. Raises ValueError for another name, and for weights of another
-        shape.
+        losses: of K tasks of the run. gramian: (K, K) float64 on the CPU, in that order.
+        Returns (K,) float64. Raises ValueError for another name, and for weights of another shape.
         """
         # The step may hold some of the run's tasks, in any order.
+        tasks = list(losses)
         numbers = torch.tensor([self.tasks.index(task) for task in tasks])  # (K,)
         self.record(gramian, numbers)
         rows = numbers.unsqueeze(1)  # (K, 1)
         columns = numbers.unsqueeze(0)  # (1, K)
         targets = self.targets[rows, columns]  # (K, K), a copy
-        step = GradientStep(gramian, targets, self.generator, self.method_options)
+        step = GradientStep(
+            gramian, losses, targets, self.generator, self.method_options, self.memory
+        )
         weights = torch.as_tensor(update_weights(self.method, step), dtype=torch.float64)  # (K,)
         self.targets[rows, columns] = step.targets
         if weights.shape != (len(tasks),):
@@ -160,7 +163,9 @@ class GradientSurgery:
         cosines = torch.empty(0, len(self.pairs))  # (S, pairs)
         if self.cosines:
             cosines = torch.stack(self.cosines)
+        memory = {f"memory.{name}": tensor.clone() for name, tensor in self.memory.items()}
         return {
+            **memory,
             "targets": self.targets.clone(),
             "cosines": cosines,
             "generator": self.generator.get_state(),
@@ -171,6 +176,10 @@ class GradientSurgery:
         self.targets = state["targets"].clone()
         self.cosines = list(state["cosines"])
         self.generator.set_state(state["generator"])
+        self.memory = {}
+        for name, tensor in state.items():
+            if name.startswith("memory."):
+                self.memory[name.removeprefix("memory.")] = tensor.clone()
 
     def conflicts(self) -> list[dict[str, Any]]:
         """A summary for each pair of tasks that met in a step.

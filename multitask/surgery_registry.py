@@ -7,7 +7,7 @@ Legend: K tasks of a step.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple, cast
 
@@ -23,14 +23,21 @@ if TYPE_CHECKING:
 
 
 class GradientStep(NamedTuple):
-    """What a method that changes gradients gets of a step."""
+    """What a method that changes gradients gets of a step.
 
-    gramian: Tensor  # (K, K) float64 on the CPU
+    A method of a user's own file may also keep tensors in `memory`, each under a name of its
+    choice. They are there again in the next step, and in a run that is resumed.
+    """
+
+    gramian: Tensor  # (K, K) float64 on the CPU, in the order of the losses
+    # Of the K tasks, each the mean over its rows, before the step and without a weight.
+    losses: Mapping[str, float]
     # (K, K) float64: a number that the run keeps for each pair of tasks, 0 at first. GradVac has
     # its targets here. A method may change them in place.
     targets: Tensor
     generator: torch.Generator  # for all random numbers, so that a run can be resumed
     method_options: MethodOptions  # TaskOptions.of_surgery
+    memory: dict[str, Tensor]  # on the CPU; empty at first
 
 
 def accept(method_options: MethodOptions, tasks: Sequence[str]) -> None:

@@ -93,13 +93,12 @@ def backward(job: Job, update: list[Part]) -> UpdateLoss:
         if job.surgery is not None:
             gradients.append(take(parameters))
 
-    if job.surgery is not None:
-        surgery = job.surgery
-        tasks = list(by_task)
-        combine(parameters, gradients, lambda products: surgery(products, tasks))
     means = {}
     for task, values in losses.items():
         means[task] = mean_of(values, [part.size for part in by_task[task]])
+    if job.surgery is not None:
+        surgery = job.surgery
+        combine(parameters, gradients, lambda products: surgery(products, means))
     return UpdateLoss(total, part, means, num_tokens)
 
 

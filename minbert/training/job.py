@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -35,12 +35,13 @@ class Part(NamedTuple):
 
 
 class Surgery(Protocol):
-    """How K gradients become one: sum_k w_k g_k. The weights follow from their dot products."""
+    """How K gradients become one: sum_k w_k g_k. The weights follow from what is given here."""
 
-    def __call__(self, gramian: Tensor, tasks: list[str]) -> Tensor:
+    def __call__(self, gramian: Tensor, losses: Mapping[str, float]) -> Tensor:
         """Compute the weights of the tasks' gradients.
 
-        gramian: (K, K) float64 on the CPU, the dot products of the gradients of `tasks`.
+        losses: of the K tasks of the step, each the mean over its rows, without a weight.
+        gramian: (K, K) float64 on the CPU, the dot products of their gradients in that order.
         Returns the weights, (K,) float64.
         """
 

@@ -230,7 +230,7 @@ def test_every_method_that_changes_gradients_is_computed(method):
 
 def test_a_method_without_a_function_is_refused():
     step = GradientStep(
-        torch.eye(2), torch.zeros(2, 2), torch.Generator(), TaskOptions().of_surgery
+        torch.eye(2), {}, torch.zeros(2, 2), torch.Generator(), TaskOptions().of_surgery, {}
     )
     with pytest.raises(ValueError, match="surgery is 'mean', which changes no gradients"):
         update_weights("mean", step)

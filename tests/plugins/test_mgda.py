@@ -121,7 +121,9 @@ def test_by_hand():
 
 def step_of(gramian: torch.Tensor, normalise: str) -> GradientStep:
     method_options = MethodOptions((mgda.MgdaOptions(mgda_normalise=normalise),))
-    return GradientStep(gramian, torch.zeros_like(gramian), torch.Generator(), method_options)
+    return GradientStep(
+        gramian, {}, torch.zeros_like(gramian), torch.Generator(), method_options, {}
+    )
 
 
 def test_normalised_gradients_count_by_their_direction():

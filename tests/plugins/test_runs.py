@@ -254,7 +254,7 @@ GENERAL = [
     "tests/command_line/test_every_value.py",
 ]
 # The tests of the plugins' entries, of every registry, and of all options together.
-CHOSEN = "dcl or mgda or spread or product or registries or all_options or each_name"
+CHOSEN = "dcl or mgda or famo or spread or product or registries or all_options or each_name"
 
 
 def test_the_general_tests_hold_for_them():

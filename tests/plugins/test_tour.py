@@ -55,6 +55,8 @@ def test_the_sampler(modules):
 
 def test_the_surgery(modules):
     gradients = torch.tensor([[3.0, 4.0], [0.0, 2.0]], dtype=torch.float64)
-    step = GradientStep(gradients @ gradients.T, torch.zeros(2, 2), torch.Generator(), NONE_OWN)
+    step = GradientStep(
+        gradients @ gradients.T, {}, torch.zeros(2, 2), torch.Generator(), NONE_OWN, {}
+    )
     weights = SURGERIES["equal-lengths"].combine(step)
     torch.testing.assert_close(weights @ gradients, torch.tensor([0.6, 1.8]).double())

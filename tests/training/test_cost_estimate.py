@@ -119,9 +119,9 @@ def test_a_probe_leaves_no_trace_in_the_surgery(tmp_path):
         def __init__(self):
             self.steps = torch.zeros(1)
 
-        def __call__(self, gramian, tasks):
+        def __call__(self, gramian, losses):
             self.steps += 1
-            return torch.ones(len(tasks), dtype=torch.float64)
+            return torch.ones(len(losses), dtype=torch.float64)
 
         def state_dict(self):
             return {"steps": self.steps.clone()}
