@@ -186,9 +186,10 @@ def read_test(path: str, spec: TaskSpec, drop_bad_rows: bool) -> Table:
     mark = mark_for_labels(path, spec.format)
     is_labelled = mark is None
     table = read_examples(path, spec.format, labelled=is_labelled, drop_bad_rows=drop_bad_rows)
-    if not mark:
+    if is_labelled:
         return table
-    note = f"all its labels are '{mark}', which hides them, so {spec.name} gets no test score"
+    reason = f"all its labels are '{mark}', which hides them" if mark else "it has no labels"
+    note = f"{reason}, so {spec.name} gets no test score"
     return replace(table, notes=(*table.notes, note))
 
 

@@ -347,6 +347,16 @@ def test_hidden_labels(tmp_path, train, hidden, mark):
     assert read(tmp_path, train * 4)["dev"].examples
 
 
+def test_a_test_file_without_labels(tmp_path):
+    path = write_table(tmp_path / "test.csv", ["", ""])
+    bare = tmp_path / "bare.csv"
+    bare.write_text("text\none\ntwo\n")
+    for name in (path, bare):
+        test = read(tmp_path, ["a", "b"] * 4, f",test={name}")["test"]
+        assert [example.label for example in test.examples] == [None, None]
+        assert "it has no labels, so mine gets no test score" in test.summary
+
+
 def test_a_mark_that_is_a_label_hides_nothing(tmp_path):
     path = write_table(tmp_path / "test.csv", ["-1", "-1"])
     test = read(tmp_path, ["-1", "0", "1"] * 4, f",test={path}")["test"]
