@@ -18,16 +18,14 @@ from minbert.commands.registry import Fixture
 from multitask import GradientStep, Surgery, register_surgery
 
 LEAST_LOSS = 1e-8  # of which a logarithm is taken
+DECAY = 0.01  # gamma: how strongly x returns to 0
 
 
 @dataclass(frozen=True)
 class FamoOptions(OptionGroup):
-    """Options of famo."""
+    """Option of famo."""
 
     famo_lr: float = flag(0.025, "With --surgery famo: the step size of x, beta.", low=0.0)
-    famo_decay: float = flag(
-        0.01, "With --surgery famo: how strongly x returns to 0, gamma.", low=0
-    )
 
 
 def loss_weights(x: torch.Tensor, losses: torch.Tensor) -> torch.Tensor:
@@ -39,7 +37,7 @@ def loss_weights(x: torch.Tensor, losses: torch.Tensor) -> torch.Tensor:
     return weights / weights.sum()
 
 
-def learn(x: torch.Tensor, fall: torch.Tensor, lr: float, decay: float) -> torch.Tensor:
+def learn(x: torch.Tensor, fall: torch.Tensor, lr: float) -> torch.Tensor:
     """Move x so that tasks weigh more whose losses fell less (algorithm 1).
 
     x: (K,). fall: (K,), log l_k before the last update minus log l_k now. The gradient of
@@ -47,7 +45,7 @@ def learn(x: torch.Tensor, fall: torch.Tensor, lr: float, decay: float) -> torch
     """
     z = x.softmax(dim=0)
     gradient = z * (fall - z @ fall)
-    return x - lr * (gradient + decay * x)
+    return x - lr * (gradient + DECAY * x)
 
 
 def combine(step: GradientStep) -> torch.Tensor:
@@ -61,7 +59,7 @@ def combine(step: GradientStep) -> torch.Tensor:
         if task in step.memory:
             x[place], before[place] = step.memory[task]
 
-    x = learn(x, before.log() - losses.log(), options.famo_lr, options.famo_decay)
+    x = learn(x, before.log() - losses.log(), options.famo_lr)
     for place, task in enumerate(tasks):
         step.memory[task] = torch.stack([x[place], losses[place]])
     return loss_weights(x, losses)
@@ -73,9 +71,6 @@ register_surgery(
         title="weights by how fast each loss falls (Liu et al. 2023)",
         combine=combine,
         options=(FamoOptions,),
-        fixture=Fixture(
-            values={"famo_lr": [0.025, 5.0], "famo_decay": [0.01, 10.0]},
-            beside={"famo_decay": {"famo_lr": 1.0}},
-        ),
+        fixture=Fixture(values={"famo_lr": [0.025, 5.0]}),
     ),
 )
