@@ -2,7 +2,8 @@
 
     [BSC]  Chernyavskiy et al. 2022    [CT]  Carlsson et al. 2021    [SG]  Kim et al. 2021
 
-No torch here. Next: papers.py, which trains and measures them.
+No torch here. They are Python and not TOML, which Python 3.10 cannot read without another package.
+Next: papers.py, which trains and measures them.
 
 A figure that is not here is not known here. Our source of [BSC] has no table, and that of [CT] has
 only table 1. Where a paper has several models, the figures are those of bert-base.
@@ -215,7 +216,7 @@ RECIPES = {
         published=five_figures(0.5007, 0.5291, 0.5491, 0.6337, 0.6496, 0.5724),
     ),
     "ct-table-1": PaperRecipe(
-        "contrastive tension on an encyclopedia, 50,000 steps; also tables 6 and 7",
+        "contrastive tension on an encyclopedia; also tables 6 and 7",
         method="ct",
         flags={"steps": 50000, "max-length": 75, "ct-negatives": "paper"},
         needs_text=True,
