@@ -30,13 +30,27 @@ from minbert.commands.options import (
 from minbert.commands.registry import Registry
 from minbert.commands.texts import as_message
 
+
+def strict(kind: Callable[[str], Any]) -> Callable[[str], Any]:
+    """A reader of numbers without underscores and digits of other scripts, which Python takes."""
+
+    def read(text: str) -> Any:
+        if "_" in text or not text.isascii():
+            raise ValueError(f"{text!r} is no number")
+        return kind(text)
+
+    # argparse says this name: "invalid int value".
+    read.__name__ = kind.__name__
+    return read
+
+
 # What makes a value of a word, by the type of the field.
 READERS: dict[str, Callable[[str], Any]] = {
-    "int": int,
-    "float": float,
+    "int": strict(int),
+    "float": strict(float),
     "Path": Path,
     "tuple[Path, ...]": Path,
-    "tuple[float, float]": float,
+    "tuple[float, float]": strict(float),
 }
 METAVARS = {"int": "N", "float": "X"}
 REPEATED = "tuple[str, ...]"  # the type of a flag that may be given several times
