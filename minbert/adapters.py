@@ -30,7 +30,7 @@ from minbert.weight_files import ADAPTER_CONFIG, read_adapter_config
 PLAIN_TYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 
 # Keys of adapter_config.json that say how the matrices are merged.
-READ_KEYS = ("r", "lora_alpha", "use_rslora", "rank_pattern", "alpha_pattern")
+READ_KEYS = ("r", "lora_alpha", "use_rslora", "use_dora", "rank_pattern", "alpha_pattern")
 
 # Keys that change nothing here, because they are about training or because the tensors say it.
 OTHER_KEYS = (
@@ -61,7 +61,6 @@ OTHER_KEYS = (
     "runtime_config",
     "target_modules",
     "task_type",
-    "use_dora",
 )
 
 # Values of init_lora_weights that leave the base as it is. Others, such as pissa, change it.
@@ -101,6 +100,7 @@ class AdapterConfig:
     r: int = 8
     lora_alpha: float = 8
     use_rslora: bool = False
+    use_dora: bool = False
 
     # Values of single modules, by a regular expression for their names.
     rank_pattern: dict[str, int] = field(default_factory=dict)
@@ -113,8 +113,9 @@ class AdapterConfig:
         for alpha in (self.lora_alpha, *self.alpha_pattern.values()):
             if type(alpha) not in (int, float) or not math.isfinite(alpha):
                 raise ValueError(f"lora_alpha is {alpha!r}; expected is a number.")
-        if type(self.use_rslora) is not bool:
-            raise ValueError(f"use_rslora is {self.use_rslora!r}; expected is true or false.")
+        for key in ("use_rslora", "use_dora"):
+            if type(getattr(self, key)) is not bool:
+                raise ValueError(f"{key} is {getattr(self, key)!r}; expected is true or false.")
         for key in (*self.rank_pattern, *self.alpha_pattern):
             _check_pattern(key)
 
@@ -267,6 +268,11 @@ def _changed(
     down = parts[f"lora_{infix}A"].tensor.float()  # (r, I)
     up = parts[f"lora_{infix}B"].tensor.float()  # (O, r)
     weight = weight + scale * (up @ down)  # (O, I)
+    if config.use_dora and "lora_magnitude_vector" not in parts:
+        raise ValueError(
+            f"{path}: holds no lora_magnitude_vector of '{module}', which use_dora in "
+            f"{ADAPTER_CONFIG} asks for. The adapter was not saved whole. Fetch it again."
+        )
     if "lora_magnitude_vector" in parts:
         lengths = parts["lora_magnitude_vector"].tensor.float().view(-1, 1)  # (O, 1)
         weight = lengths * weight / weight.norm(dim=1, keepdim=True)  # (O, I)

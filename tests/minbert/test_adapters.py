@@ -395,6 +395,8 @@ def test_trained_saved_and_opened_by_transformers(base, theirs, tmp_path):
         ({"trainable_token_indices": [1, 2]}, r"trainable_token_indices is \[1, 2\]"),
         ({"alora_invocation_tokens": [5]}, "alora_invocation_tokens is"),
         ({"use_qalora": True}, "use_qalora is true"),
+        ({"use_dora": True}, "holds no lora_magnitude_vector of '.*query', which use_dora in"),
+        ({"use_dora": "yes"}, "use_dora is 'yes'; expected is true or false"),
         ({"r": 0}, "r is 0"),
         ({"r": "4"}, "r is '4'"),
         ({"r": None}, r"expected is \(8, 32\)"),
