@@ -192,14 +192,22 @@ def listed(names: Sequence[str]) -> str:
     """The first names of files of weights, with the programs that read them."""
     shown = []
     for name in names[:6]:
-        shown.append(f"{name} ({FORMATS[Path(name).suffix.lower()]})")
+        shown.append(f"{name} ({_format_of(name)})")
     return ", ".join(shown) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
+
+
+def _format_of(name: str) -> str:
+    """The program that reads a file of weights. OpenVINO's have PyTorch's ending."""
+    if Path(name).name.startswith("openvino_"):
+        return "OpenVINO"
+    return FORMATS[Path(name).suffix.lower()]
 
 
 def _advice_on(names: Sequence[str]) -> str:
     """What to do with files of weights that are not read."""
     own = [name for name in names if "/" not in name]
-    readable = [name for name in own if name.endswith((".safetensors", ".bin"))]
+    pytorch = [name for name in own if _format_of(name) == "PyTorch"]
+    readable = [name for name in pytorch if name.endswith((".safetensors", ".bin"))]
     shards = [name for name in readable if SHARD.fullmatch(name)]
     if shards:
         index = f"{'model.safetensors' if shards[0].endswith('s') else 'pytorch_model.bin'}{INDEX}"
@@ -212,7 +220,7 @@ def _advice_on(names: Sequence[str]) -> str:
     inner = [name for name in names if name.endswith(WEIGHT_SOURCES)]
     if inner:
         return f"Give the folder {inner[0].rpartition('/')[0]} in it, if that is the model."
-    formats = {FORMATS[Path(name).suffix.lower()] for name in own}
+    formats = {_format_of(name) for name in own}
     for library, switch in (("TensorFlow", "from_tf"), ("Flax", "from_flax")):
         if library in formats:
             return (

@@ -180,6 +180,7 @@ def test_the_usual_name_comes_before_a_variant(tmp_path, theirs):
         ("model.onnx", "ONNX", "This format is not read. Fetch model.safetensors"),
         ("onnx/model.onnx", "ONNX", "This format is not read. Fetch model.safetensors"),
         ("bert-q8_0.gguf", "GGUF", "This format is not read. Fetch model.safetensors"),
+        ("openvino_model.bin", "OpenVINO", "This format is not read. Fetch model.safetensors"),
         ("rust_model.ot", "Rust", "This format is not read. Fetch model.safetensors"),
         ("bert_model.ckpt.index", "TensorFlow 1", "This format is not read. Fetch"),
         ("weights.safetensors", "PyTorch", "If this is the whole model, rename it to model.saf"),
