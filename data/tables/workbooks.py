@@ -26,6 +26,8 @@ MAX_RATIO = 100
 SHEET_NAME = re.compile(r"xl/worksheets/.*\.xml")
 # In the XML of a sheet: the number of a row, and the beginning of a formula.
 ROW_NUMBER = re.compile(rb'<(?:[a-z]+:)?row [^>]*?\br="(-?[0-9]+)"')
+# The place of a cell, such as B3.
+CELL_PLACE = re.compile(rb'<(?:[a-z]+:)?c [^>]*?\br="([A-Z]+)([0-9]+)"')
 FORMULA = re.compile(rb"<([a-z]+:)?f[ >/]")
 
 
@@ -121,20 +123,27 @@ def sheet_files(content: bytes) -> list[bytes]:
 
 
 def check_order(name: str, members: Sequence[bytes]) -> None:
-    """Raise WorkbookFault where the rows of a sheet are not in order.
+    """Raise WorkbookFault where the rows of a sheet, or the cells of a row, are not in order.
 
-    The read-only mode would leave out a row that comes too late, without a word.
+    The read-only mode would leave out one that comes too late, without a word.
     """
+    advice = "Open and save the workbook in a spreadsheet, or save its sheet as CSV in UTF-8."
     for member in members:
         last = 0
         for match in ROW_NUMBER.finditer(member):
             number = int(match[1])
             if number <= last:
-                raise WorkbookFault(
-                    f"{name}: row {number} comes behind row {last}. Open and save the workbook in "
-                    "a spreadsheet, or save its sheet as CSV in UTF-8."
-                )
+                raise WorkbookFault(f"{name}: row {number} comes behind row {last}. {advice}")
             last = number
+
+        place = (0, 0, b"")
+        for match in CELL_PLACE.finditer(member):
+            # AA stands behind Z.
+            next_place = (int(match[2]), len(match[1]), match[1])
+            if next_place <= place:
+                cells = [f"{column.decode()}{row}" for row, _, column in (next_place, place)]
+                raise WorkbookFault(f"{name}: cell {cells[0]} comes behind {cells[1]}. {advice}")
+            place = next_place
 
 
 def check_formulas(name: str, sheet: ReadOnlyWorksheet, formulas: ReadOnlyWorksheet) -> None:

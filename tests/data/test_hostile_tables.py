@@ -115,6 +115,14 @@ REFUSED = {
         lambda: with_row(2, content=with_row(9)),
         "row 2 comes behind row 9",
     ),
+    "a cell that comes twice": (
+        lambda: changed(SHEET, 'r="B3"', 'r="A3"'),
+        "cell A3 comes behind A3",
+    ),
+    "a cell behind one of a later row": (
+        lambda: changed(SHEET, 'r="B2"', 'r="B9"'),
+        "cell A3 comes behind B9",
+    ),
     "a row below zero": (lambda: with_row(-5), "row -5 comes behind row 3"),
     "a text that is not there": (
         lambda: changed(SHEET, "</sheetData>", f"{STRANGE_TEXT}</sheetData>"),
