@@ -31,6 +31,9 @@ TO_JSON_LINES = (
 )
 # The beginning of an array of objects, on one line or on several.
 ARRAY = re.compile(r"\s*\[\s*\{")
+EMPTY_ARRAY = re.compile(r"\s*\[\s*\]\s*")
+# Keys under which other programs write an array of rows.
+NAMES_OF_ROWS = ("data", "rows", "records", "examples", "items")
 HALF_CHARACTER = re.compile("[\ud800-\udfff]")
 # A table of more cells than this must fill one of so many.
 MANY_CELLS = 1_000_000
@@ -64,16 +67,15 @@ def read_json(name: str, text: str, encoding: str) -> RawTable:
 
     Raises ValueError with the place, what was found, what is expected and what to do.
     """
+    if EMPTY_ARRAY.fullmatch(text):
+        raise EmptyTable(f"{name}: the file is empty. {TO_JSON_LINES}")
     is_array = ARRAY.match(text) is not None
     records = parse_array(name, text) if is_array else parse_lines(name, text)
     if not records:
         raise EmptyTable(f"{name}: the file is empty. {TO_JSON_LINES}")
 
-    if not is_array and is_whole_table(records):
-        raise ValueError(
-            f"{name}: one JSON object holds the whole table, as pandas writes it with "
-            f"to_json(PATH) alone. {TO_JSON_LINES}"
-        )
+    if not is_array and len(records) == 1:
+        refuse_whole_table(name, records[0].values)
 
     # A dict keeps the order in which its keys came first.
     columns: dict[str, None] = {}
@@ -93,17 +95,53 @@ def read_json(name: str, text: str, encoding: str) -> RawTable:
     return RawTable(name, Row(0, list(columns)), tuple(rows), layout)
 
 
-def is_whole_table(records: Sequence[Record]) -> bool:
-    """Whether the only object holds columns or rows: each of its values is an object or a list."""
-    values = records[0].values.values()
-    return len(records) == 1 and all(isinstance(value, dict | list) for value in values)
+def refuse_whole_table(name: str, values: dict[str, Any]) -> None:
+    """Raise ValueError where the only object of a file holds all rows.
+
+    It holds an array of objects under a usual name, or each of its values is an object or a list.
+    """
+    for key in NAMES_OF_ROWS:
+        items = values.get(key)
+        if isinstance(items, list) and items and all(isinstance(item, dict) for item in items):
+            raise ValueError(
+                f"{name}: one JSON object holds the rows in an array called '{key}'. Write that "
+                "array alone into the file."
+            )
+    if all(isinstance(value, dict | list) for value in values.values()):
+        raise ValueError(
+            f"{name}: one JSON object holds the whole table, as pandas writes it with "
+            f"to_json(PATH) alone. {TO_JSON_LINES}"
+        )
+
+
+def refuse_long_values(name: str, text: str) -> None:
+    """Raise ValueError where the first JSON value of a text stands on several lines."""
+    beginning = len(text) - len(text.lstrip())
+    try:
+        value, end = json.JSONDecoder().raw_decode(text, beginning)
+    except (ValueError, RecursionError):
+        return
+    if "\n" not in text[beginning:end]:
+        return
+    is_alone = not text[end:].strip()
+    if is_alone and isinstance(value, dict):
+        refuse_whole_table(name, value)
+    if is_alone and isinstance(value, list):
+        raise ValueError(
+            f"{name}: holds an array of other things than JSON objects. {TO_JSON_LINES}"
+        )
+    first = text.count("\n", 0, beginning) + 1
+    last = text.count("\n", 0, end) + 1
+    raise ValueError(f"{name}: one JSON value fills lines {first} to {last}. {TO_JSON_LINES}")
 
 
 def parse_lines(name: str, text: str) -> list[Record]:
     """Return the objects of a text with one on each line. Blank lines are none."""
-    records = []
+    records: list[Record] = []
     for number, line in enumerate(text.split("\n"), start=1):
         if line.strip():
+            if not records:
+                refuse_long_values(name, text)
             records.append(Record(number, parse_record(name, number, line)))
     return records
 
@@ -176,7 +214,9 @@ def to_field(value: Any, is_damaged: bool = False) -> str:
     if isinstance(value, float):
         return number_field(value)
     if isinstance(value, dict | list):
-        return Nested(json.dumps(value, ensure_ascii=False))
+        text = json.dumps(value, ensure_ascii=False)
+        # Half of a character stays an escape, so that it does not look like a damaged byte.
+        return Nested(json.dumps(value) if HALF_CHARACTER.search(text) else text)
     if isinstance(value, datetime):
         # A cell with a date alone also comes as midnight of that day.
         is_date = value.time() == time()

@@ -224,7 +224,7 @@ READ = {
     ),
     "JSON with half an emoji in another column": (
         ".jsonl",
-        '{"id": 7, "sentence": "x", "label": 3, "user": "\\ud83d"}\n',
+        '{"id": 7, "sentence": "x", "label": 3, "user": "\\ud83d", "u": ["\\ud83d"]}\n',
         [("7", "x", "3")],
     ),
     "JSON in a file of another name": (".txt", as_json(SIMPLE), SIMPLE),
@@ -318,6 +318,17 @@ REFUSED = {
         ".json",
         '{"0":{"id":1,"sentence":"x","label":1}}\n',
         "pandas writes it with to_json(PATH, orient='records', lines=True).",
+    ),
+    "pandas to_json with indents": (
+        ".json",
+        '{\n "id":{"0":1},\n "sentence":{"0":"x"}\n}\n',
+        "one JSON object holds the whole table",
+    ),
+    "pandas to_json with orient=values": (".json", '[\n [1, "x"]\n]\n', "array of other things"),
+    "rows below a key of JSON": (
+        ".json",
+        '{"version": "1.1", "data": [{"id": 1, "sentence": "x", "label": 1}]}\n',
+        "in an array called 'data'. Write that array alone",
     ),
     "a key of JSON comes twice": (".jsonl", '{"id": 1, "id": 2}\n', "the key 'id' comes twice"),
     "a list as a text": (".jsonl", '{"id": 1, "sentence": ["x"], "label": 1}\n', 'holds ["x"]'),
