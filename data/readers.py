@@ -208,7 +208,10 @@ class RowParser:
     def parse(self, row: Row) -> Example:
         """Return the example of a row. Raises BadRow where it is none."""
         # A regular file of the course has no damaged row.
-        fault = None if self.table.is_checked else self.table.fault_of(row, self.columns.values)
+        fault = None
+        if not self.table.is_checked:
+            labels = self.columns.values[-1:] if self.format.separator and self.labelled else ()
+            fault = self.table.fault_of(row, self.columns.values, lists=labels)
         if fault:
             raise BadRow(fault)
         row_id = self.id_of(row)

@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 from data.examples import label_text, list_names
 from data.readers import labels_in
-from data.tables.label_notes import MISSING_LABELS, joined_labels
+from data.tables.label_notes import MISSING_LABELS, is_list_of_texts, joined_labels
 from data.tables.numbers import parse_number
-from data.tables.rows import RawTable, Row
+from data.tables.rows import Nested, RawTable, Row
 from data.tables.thousands import NUMBER_SHAPE, thousands_fault
 from data.task_flags import TaskRequest
 from data.task_specs import KINDS, Kind
@@ -69,9 +69,10 @@ def read_labels(table: RawTable, columns: Sequence[int], request: TaskRequest) -
     first_fault = ""
     dropped = {label_text(name) for name in request.drop_labels}
     for row in table.rows:
-        fault = table.fault_of(row, columns)
+        lists = columns[-1:] if request.kind == "multilabel" else ()
+        fault = table.fault_of(row, columns, lists)
         if fault:
-            first_fault = first_fault or f"{table.place(row)}: {fault}. Fix the row."
+            first_fault = first_fault or f"{table.place(row)}: {fault}. {advice_on(row, columns)}"
             continue
         values = [row.fields[column].strip() for column in columns]
         text = label_text(values[-1])
@@ -94,6 +95,14 @@ def read_labels(table: RawTable, columns: Sequence[int], request: TaskRequest) -
             f"at least. Name another column with label= in --task {request.name}."
         )
     return labels
+
+
+def advice_on(row: Row, columns: Sequence[int]) -> str:
+    """What to do about a row that cannot be used. columns: of the texts and, last, of the label."""
+    field = row.fields[columns[-1]] if len(row.fields) > columns[-1] else ""
+    if isinstance(field, Nested) and field.is_plain_list:
+        return "If these are several labels of a row, say kind=multilabel in --task."
+    return "Fix the row."
 
 
 def check_dropped(table: RawTable, column: int, request: TaskRequest) -> None:
@@ -214,10 +223,21 @@ def warning_of_classes(
     if has_fractions and joined is not None and joined.separator == "," and not is_comma_known:
         return (
             f"warning: {labels.place}: labels such as '{joined.labels[0]}' are read as numbers "
-            f"with a decimal comma. If they are several labels, {flag}."
+            "with a decimal comma. If they are several labels of a row, say kind=multilabel in "
+            f"--task {request.name}."
         )
     # Few numbers with fractions may be codes such as 1.1 and 1.2.
-    num_numbers = len(set(labels.numbers))
+    numbers = sorted(set(labels.numbers))
+    num_numbers = len(numbers)
+    if not has_fractions and not comes_often and are_ids_of_classes(numbers):
+        # Without two rows of a class, kind=classes would be refused.
+        if len(labels) < 2 * num_numbers:
+            return ""
+        return (
+            f"warning: {labels.place}: these whole numbers begin at {numbers[0]:g} and leave "
+            f"hardly one out, as classes do, but they are taken for scores. If they are classes, "
+            f"{flag}."
+        )
     if comes_often and (num_numbers <= MAX_CODES or not has_fractions):
         return (
             f"warning: {labels.place}: each of these numbers comes many times, but they are taken "
@@ -306,13 +326,16 @@ def choose_separator(labels: Labels, request: TaskRequest) -> str:
     """
     joined = joined_labels(labels.counts)
     separator = request.separator or (joined.separator if joined is not None else "")
+    are_lists = any(is_list_of_texts(text) for text in labels.counts)
+    # Each row may hold a list of one label.
+    separator = separator or ("," if are_lists else "")
     if not separator:
         raise ValueError(
             f"{labels.place}: --task {request.name} says kind=multilabel, and no sign between "
             "several labels was found. Name it with separator=, such as separator=|. If each row "
             "has one label, say kind=classes."
         )
-    if not any(separator in text for text in labels.counts):
+    if not are_lists and not any(separator in text for text in labels.counts):
         raise ValueError(
             f"{labels.place}: no label holds '{separator}', the separator= of --task "
             f"{request.name}, such as '{labels.texts[0][:40]}'. Name another sign. If each row has "

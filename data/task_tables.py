@@ -175,6 +175,7 @@ def read_splits(spec: TaskSpec, options: DataOptions) -> dict[str, Table]:
     else:
         check_dev_labels(request.dev, spec)
         dev = read_examples(request.dev, spec.format, drop_bad_rows=options.drop_bad_rows)
+        check_dev_scores(dev, spec)
         tables = {"train": train, "dev": dev}
     if request.test is not None:
         tables["test"] = read_test(request.test, spec, options.drop_bad_rows)
@@ -183,45 +184,78 @@ def read_splits(spec: TaskSpec, options: DataOptions) -> dict[str, Table]:
 
 def read_test(path: str, spec: TaskSpec, drop_bad_rows: bool) -> Table:
     """The table of a user's test file. Its labels may be missing or hidden."""
-    mark = mark_for_labels(path, spec.format)
-    is_labelled = mark is None
+    marks = marks_for_labels(path, spec.format)
+    is_labelled = marks is None
     table = read_examples(path, spec.format, labelled=is_labelled, drop_bad_rows=drop_bad_rows)
-    if is_labelled:
+    if marks is not None:
+        reason = f"all its labels are {marks}, which hides them" if marks else "it has no labels"
+    elif spec.kind == "score" and is_one_score(table):
+        # A correlation with equal numbers is not defined.
+        reason = f"all its labels are {table.examples[0].label:g}"
+        table = read_examples(path, spec.format, labelled=False)
+    else:
         return table
-    reason = f"all its labels are '{mark}', which hides them" if mark else "it has no labels"
-    note = f"{reason}, so {spec.name} gets no test score"
-    return replace(table, notes=(*table.notes, note))
+    return replace(table, notes=(*table.notes, f"{reason}, so {spec.name} gets no test score"))
+
+
+def is_one_score(table: Table) -> bool:
+    """Whether all labels of a table are the same number."""
+    return len({example.label for example in table.examples}) == 1
+
+
+def check_dev_scores(dev: Table, spec: TaskSpec) -> None:
+    """Raise ValueError where all dev rows have one score: then no correlation is defined."""
+    if spec.kind == "score" and is_one_score(dev):
+        raise ValueError(
+            f"{dev.path}: all its labels are {dev.examples[0].label:g}; {spec.metric_name} needs "
+            f"two different scores at least. Name another file with dev= in --task {spec.name}, "
+            "or drop dev=: then dev rows are drawn from the training file."
+        )
 
 
 def check_dev_labels(path: str, spec: TaskSpec) -> None:
     """Raise ValueError where the labels of a dev file are hidden."""
-    mark = mark_for_labels(path, spec.format)
-    if mark:
+    marks = marks_for_labels(path, spec.format)
+    if marks:
         raise ValueError(
-            f"{path}: all its labels are '{mark}', which stands for a hidden label; dev rows need "
+            f"{path}: all its labels are {marks}, which stands for a hidden label; dev rows need "
             f"labels. Name another file with dev= in --task {spec.name}, or drop dev=: then dev "
             "rows are drawn from the training file."
         )
 
 
-def mark_for_labels(path: str, format: Format) -> str | None:
-    """The text in place of all labels of a file, such as "-1" in the test files of GLUE.
+def marks_for_labels(path: str, format: Format) -> str | None:
+    """The texts in place of all labels of a file, such as "'-1'" in the test files of GLUE.
 
     "": the column is empty, or there is none. None: the file has labels.
+
+    Raises ValueError where all rows have one text that is neither a label nor such a mark.
     """
     table = open_table(path, is_course=False, names=format.columns)
     columns = positions_of(table, format.label_column)
     if not columns:
         return ""
-    marks = set()
+    texts = set()
     for row in table.rows:
-        text = label_text(row.fields[columns[0]]) if len(row.fields) > columns[0] else ""
-        if not text:
-            continue
-        if text.casefold() not in HIDDEN_LABELS or is_label(text, format):
-            return None
-        marks.add(text)
-    return min(marks, default="")
+        texts.add(label_text(row.fields[columns[0]]) if len(row.fields) > columns[0] else "")
+    texts.discard("")
+    if any(is_label(text, format) for text in texts):
+        return None
+    if all(text.casefold() in HIDDEN_LABELS or not has_letters(text) for text in texts):
+        return " or ".join(f"'{text}'" for text in sorted(texts))
+    # To drop each row that has no label would leave none.
+    if len(texts) == 1 and len(table.rows) > 1 and format.classes:
+        (text,) = texts
+        raise ValueError(
+            f"{path}: all its labels are '{text[:40]}', and {format.label_rule}. If this hides the "
+            "labels, empty the column or remove it."
+        )
+    return None
+
+
+def has_letters(text: str) -> bool:
+    """Whether a text holds a letter or a digit: "*" and "__" hold none."""
+    return any(character.isalnum() for character in text)
 
 
 def is_label(text: str, format: Format) -> bool:

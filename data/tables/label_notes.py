@@ -5,9 +5,12 @@ Such labels are legal. Nobody would see, though, that they became classes of the
 
 from __future__ import annotations
 
+import ast
 import math
+import re
 import unicodedata
 from collections import Counter
+from decimal import Decimal
 from typing import NamedTuple
 
 from data.tables.numbers import parse_number
@@ -20,6 +23,9 @@ HIDDEN_LABELS = MISSING_LABELS | {"-1", "-100", "hidden", "unknown"}
 SEPARATORS = ("|", ";", ",", "/", "+", "&")
 MAX_SHARE_OF_MISSING = 0.1  # of the rows, where -1 may also be a label
 MIN_IDS = 20  # different whole numbers in as many rows
+# A list of texts in quotes, as Python and JSON write it.
+QUOTED = r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\""""
+LIST_OF_TEXTS = re.compile(rf"\[\s*(?:(?:{QUOTED})\s*(?:,\s*(?:{QUOTED})\s*)*)?\]")
 
 
 def notes_on_labels(counts: Counter[str], place: str, kind: str) -> list[str]:
@@ -52,9 +58,11 @@ def notes_on_missing(counts: Counter[str], place: str) -> list[str]:
 def is_minus_one_missing(counts: Counter[str]) -> bool:
     """Whether -1 stands for a missing label, as in SNLI by `datasets`: beside 0, 1, 2 and so on.
 
-    The labels -1, 0 and 1 may be a scale. Then -1 must be rare.
+    The labels -1, 0 and 1 may be a scale. Then -1 must be rare. Beside names it is no number.
     """
     others = counts.keys() - {"-1"}
+    if "-1" in counts and all(math.isnan(parse_number(label)) for label in others):
+        return True
     are_ids = others == {str(number) for number in range(len(others))}
     is_rare = counts["-1"] < MAX_SHARE_OF_MISSING * counts.total()
     return "-1" in counts and len(others) > 1 and are_ids and (len(others) > 2 or is_rare)
@@ -120,16 +128,25 @@ def joined_labels(counts: Counter[str]) -> JoinedLabels | None:
 
 def parts_of(label: str, separator: str) -> list[str]:
     """The labels in a field, such as those of "a|b" and of the list "['a', 'b']"."""
+    # A comma inside the quotes belongs to a label.
+    if separator == "," and is_list_of_texts(label):
+        texts = [ast.literal_eval(text).strip() for text in re.findall(QUOTED, label)]
+        return [text for text in texts if text]
     inside = label[1:-1] if label.startswith("[") and label.endswith("]") else label
     parts = [part.strip().strip("'\"") for part in inside.split(separator)]
     return [part for part in parts if part]
 
 
+def is_list_of_texts(label: str) -> bool:
+    """Whether a field is a list of texts in quotes, such as "['a', 'b']"."""
+    return LIST_OF_TEXTS.fullmatch(label) is not None
+
+
 def plain_spelling(label: str) -> str:
     """A label in small letters, with single blanks, or as a number: equal for all its spellings."""
-    number = parse_number(label)
-    if math.isfinite(number):
-        return f"{number!r}"
+    if math.isfinite(parse_number(label)):
+        # As a float, two long ids would be the same number.
+        return f"{Decimal(label.replace(',', '.')).normalize()}"
     return " ".join(unicodedata.normalize("NFKC", label).casefold().split())
 
 

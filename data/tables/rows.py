@@ -6,6 +6,7 @@ what the columns mean. columns.py finds those that a task needs.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -45,6 +46,12 @@ class Row(NamedTuple):
 
 class Nested(str):
     """A field of JSON that holds a list, an object or Infinity, as JSON text. It is no sentence."""
+
+    @property
+    def is_plain_list(self) -> bool:
+        """Whether it is a list of texts and whole numbers, as several labels of a row are."""
+        value = json.loads(self)
+        return isinstance(value, list) and all(type(item) in (str, int) for item in value)
 
 
 class HalfCharacter(str):
@@ -144,10 +151,13 @@ class RawTable:
         if fault:
             raise ValueError(f"{self.place(row)}: {fault}. Fix or remove the row.")
 
-    def fault_of(self, row: Row, columns: Sequence[int] = ()) -> str | None:
+    def fault_of(
+        self, row: Row, columns: Sequence[int] = (), lists: Sequence[int] = ()
+    ) -> str | None:
         """Say what is wrong with a row, whatever its columns mean. None: nothing.
 
-        columns: positions of the columns that will be read.
+        columns: positions of the columns that will be read. lists: of those that may hold a list of
+            labels in JSON.
         """
         expected = len(self.header.fields)
         count = len(row.fields)
@@ -162,6 +172,8 @@ class RawTable:
                 return f"the row holds {damage}"
         for column in columns:
             field = row.fields[column]
+            if isinstance(field, Nested) and column in lists and field.is_plain_list:
+                continue
             if isinstance(field, Nested):
                 return f"'{self.columns[column]}' holds {field[:40]}; expected is one text"
             if isinstance(field, HalfCharacter):

@@ -157,6 +157,28 @@ def test_a_field_becomes_a_vector(tmp_path):
         assert labels_of(table.examples).sum(axis=0).min() > 0
 
 
+@pytest.mark.parametrize("is_json", [True, False])
+def test_lists_of_labels(tmp_path, is_json):
+    """A comma inside the quotes belongs to a label. Compare with json.loads."""
+    lists = [["sales, EU", "login"], ["login"], [], ["it's"], ["it's", "sales, EU"]] * 4
+    path = tmp_path / ("rows.jsonl" if is_json else "rows.csv")
+    if is_json:
+        rows = [json.dumps({"text": f"row {n}", "label": names}) for n, names in enumerate(lists)]
+        path.write_text("\n".join(rows))
+    else:
+        with open(path, "w", newline="", encoding="utf-8") as file:
+            rows = [["text", "label"], *[[f"row {n}", str(x)] for n, x in enumerate(lists)]]
+            csv.writer(file).writerows(rows)
+    flag = f"name=mine,train={path},kind=multilabel"
+    spec = resolve_task(parse_task(flag)).spec
+    names = ("it's", "login", "sales, EU")
+    assert spec.label_names == names
+    for table in read_splits(spec, DataOptions(task=(flag,))).values():
+        for example in table.examples:
+            labels = lists[int(example.sentence_1.split()[1])]
+            assert example.label_set == tuple(float(name in labels) for name in names)
+
+
 def test_the_separator_is_found_or_named(tmp_path):
     spec, *_ = read(tmp_path, ["a/b", "b", "a", "b/a"] * 4, "kind=multilabel")
     assert spec.format.separator == "/"

@@ -83,7 +83,7 @@ def test_the_kind_that_the_labels_suggest(resolve, labels, kind, names, reason):
             "each of these numbers comes many times",
         ),
         # Few rows, no series, or a series that begins elsewhere: scores.
-        ([str(n) for n in range(77)] * 2, "score", 0, ""),
+        ([str(n) for n in range(77)] * 3, "score", 0, "leave hardly one out, as classes do, but"),
         ([str(10 * n) for n in range(30)] * 5, "score", 0, "If they are classes, say kind=classes"),
         ([str(n) for n in range(18, 80)] * 5, "score", 0, "If they are classes, say kind=classes"),
         # More than 200 classes are taken only where the user says so.
@@ -109,6 +109,10 @@ def test_several_ids_with_a_comma_are_no_silent_numbers(resolve):
     spec, line = resolve(labels)
     assert spec.kind == "score"
     assert "labels such as '2,5' are read as numbers with a decimal comma. If they are sev" in line
+    # The advice works.
+    advice = line.rpartition("say ")[2].partition(" in --task")[0]
+    spec, line = resolve(labels, f",{advice}")
+    assert spec.label_names == ("2", "5", "27") and "warning" not in line
     spec, line = resolve(labels, ",kind=classes")
     assert len(spec.label_names) == 5 and "several labels, with ',' between them" in line
     assert "warning" not in resolve(labels, ",kind=score").line
@@ -183,10 +187,12 @@ def test_a_column_that_is_not_named(tmp_path):
 
 def test_labels_that_are_all_lists_are_named(tmp_path):
     path = tmp_path / "rows.jsonl"
-    rows = [json.dumps({"text": f"text {number}", "label": ["a", "b"]}) for number in range(8)]
+    lists = [["a", "b"], ["b"]] * 4
+    rows = [json.dumps({"text": f"text {n}", "label": names}) for n, names in enumerate(lists)]
     path.write_text("\n".join(rows))
-    with pytest.raises(ValueError, match=r"line 1: 'label' holds \["):
+    with pytest.raises(ValueError, match=r"line 1: 'label' holds \[.*say kind=multilabel in"):
         resolve_task(parse_task(f"name=mine,train={path}"))
+    assert resolve_task(parse_task(f"name=mine,train={path},kind=multilabel")).spec.num_outputs == 2
 
 
 def test_a_specification_is_stored_and_read_back(resolve):
@@ -331,6 +337,7 @@ def test_a_test_file_with_and_without_labels(tmp_path, content, expected):
         (["0", "1"], ["-1", "-1"], "-1"),
         (["0", "1", "2"], ["-1.0", "-1.0"], "-1"),
         (["a", "b"], ["?", ""], "?"),
+        (["a", "b"], ["*", "*"], "*"),
         (["a", "b"], ["hidden", "hidden"], "hidden"),
         (["0.5", "1", "2"], ["-1", "-1"], "-1"),
         (["0.5", "1", "2"], ["NA", "NA"], "NA"),
@@ -361,8 +368,38 @@ def test_a_mark_that_is_a_label_hides_nothing(tmp_path):
     path = write_table(tmp_path / "test.csv", ["-1", "-1"])
     test = read(tmp_path, ["-1", "0", "1"] * 4, f",test={path}")["test"]
     assert [example.label for example in test.examples] == [0, 0]
-    test = read(tmp_path, ["-2", "0.5", "1"] * 4, f",test={path}")["test"]
-    assert [example.label for example in test.examples] == [-1, -1]
+
+
+@pytest.mark.parametrize(
+    ("train", "content", "reason"),
+    [
+        (["a", "b"], "text,label\none,-1\ntwo,?\n", "all its labels are '-1' or '?', which hides"),
+        # Scikit-learn and scipy give nan for a correlation with equal numbers.
+        (["-2", "0.5", "1"], "text,label\none,-1\ntwo,-1.0\n", "all its labels are -1, so"),
+        (["0.5", "1", "4"], "text,label\none,2\ntwo,\n", "all its labels are 2, so"),
+    ],
+)
+def test_a_test_file_that_gives_no_score_says_why(tmp_path, train, content, reason):
+    path = tmp_path / "test.csv"
+    path.write_text(content)
+    test = read(tmp_path, train * 4, f",test={path}")["test"]
+    assert [example.label for example in test.examples] == [None, None]
+    assert reason in test.summary and "so mine gets no test score" in test.summary
+
+
+def test_one_score_in_all_dev_rows_is_refused(tmp_path):
+    dev = write_table(tmp_path / "dev.csv", ["2", "2.0", "2"])
+    with pytest.raises(ValueError, match="all its labels are 2; pearson needs two different"):
+        read(tmp_path, ["0.5", "1", "4"] * 4, f",dev={dev}")
+
+
+def test_one_unknown_label_in_all_rows_is_no_row_to_drop(tmp_path):
+    path = write_table(tmp_path / "test.csv", ["TBD", "TBD"])
+    with pytest.raises(ValueError) as caught:
+        read(tmp_path, ["0", "1"] * 4, f",test={path}")
+    message = str(caught.value)
+    assert "all its labels are 'TBD', and mine labels are 0, 1" in message
+    assert "--drop-bad-rows" not in message and "empty the column" in message
 
 
 def test_one_hidden_label_beside_others_is_named(tmp_path):
@@ -494,8 +531,12 @@ def test_one_label_in_several_spellings_is_named(resolve, labels, spellings):
     assert "warning" not in resolve(labels * 4, f",labels={'|'.join(labels)}").line
 
 
+# As floats these are one number.
+LONG = ["12345678901234567890", "12345678901234567891", "12345678901234567892"]
+
+
 def test_different_labels_are_not_named(resolve):
-    for labels in (["a", "b", "c"], ["1", "2", "10"], ["10", "01", "02"], ["C", "C++", "C#"]):
+    for labels in (["a", "b", "c"], ["1", "2", "10"], ["10", "01", "02"], ["C", "C++", "C#"], LONG):
         assert "warning" not in resolve(labels * 4).line
 
 
@@ -520,6 +561,7 @@ def test_a_label_that_stands_for_a_missing_one_is_named_and_dropped(resolve, tmp
     [
         (["0", "1", "2", "-1"], True),
         ([*["0", "1"] * 10, "-1"], True),
+        (["pos", "neg", "-1"], True),
         (["-1", "0", "1"], False),
         (["-1", "1"], False),
         (["-2", "-1", "0", "1", "2"], False),
