@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from data.tables.columns import ColumnNames, Role, find_column, find_columns
 from data.tables.file_text import ZIP_BYTES, damage_in, decode
+from data.tables.headers import is_first_line_a_row, name_by_position
 from data.tables.reader import (
     STANDARD_INPUT,
     TABLE_SUFFIXES,
@@ -99,11 +100,14 @@ def read_texts(
         return take_texts(one_column(name, content, header), roles, names, skips_empty, has_ids)
     if not (names.are_given or is_table(name, content, roles)):
         return read_lines(name, content, len(roles))
-    # A task whose training file has no header calls its columns by position.
-    usual: list[str] = []
-    for role in roles:
-        usual += role.names
-    table = parse_table(name, content, names=names if names.are_given else usual)
+    table = parse_table(name, content, names=names)
+    # A task whose training file has no header calls its columns by position. A header may name
+    # them in another order.
+    if not names.are_given and is_first_line_a_row(table) is not False:
+        usual: list[str] = []
+        for role in roles:
+            usual += role.names
+        table = name_by_position(table, usual)
     return take_texts(table, roles, names, skips_empty, has_ids)
 
 

@@ -171,6 +171,16 @@ def test_a_task_by_position_predicts_tables_with_other_names(tmp_path):
     assert [row.texts for row in read.rows] == [(f"one {n}", f"two {n}") for n in range(5)]
 
 
+def test_a_header_in_another_order_is_not_read_by_position(tmp_path):
+    """Position 2 would be the label."""
+    path = tmp_path / "rows.csv"
+    path.write_text("text,label\n" + "".join(f"row {n},{'ab'[n % 2]}\n" for n in range(8)))
+    with pytest.raises(ValueError, match="no column 2; found are: text, label. Pass the columns"):
+        read_texts(path, [Role("--text", ("2",))], ColumnNames())
+    read = read_texts(path, [Role("--text", ("2",))], ColumnNames(text="text"))
+    assert [row.texts[0] for row in read.rows] == [f"row {n}" for n in range(8)]
+
+
 def test_positions_in_a_table_with_a_header(tmp_path):
     path = tmp_path / "rows.csv"
     path.write_text(
