@@ -130,7 +130,10 @@ def test_decoding_by_hand():
     assert decode(SST, classes).tolist() == [2, 0]
     assert decode(PARA, np.array([0.5, 0.51, 0.49])).tolist() == [0.0, 1.0, 0.0]
     assert decode(STS, np.array([-1.0, 0.5]), Scale(2.5, 1.5)).tolist() == [1.0, 3.25]
-    with pytest.raises(ValueError, match="row 1 of the predictions is nan"):
+    with pytest.raises(
+        ValueError,
+        match="the predictions hold numbers that are not finite, the first in row 1: nan",
+    ):
         decode(PARA, np.array([0.5, np.nan]))
 
 
