@@ -7,7 +7,7 @@ number of rows divided by all rows, so an edited one is nearly always noticed.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -27,6 +27,12 @@ from minbert.commands.files import digest_of_file
 KNOWN_DATA = RECORDS / "data.json"
 WITH_ACCURACY = ("sst", "para")
 NEARLY_WHOLE = 1e-6
+# What each record of a run says about where it was made.
+ORIGIN = {
+    "versions": ("python", "torch", "numpy", "tokenizers"),
+    "machine": ("system", "threads", "device", "processes"),
+    "code": ("sha256", "git"),
+}
 
 
 class KnownData(NamedTuple):
@@ -78,9 +84,46 @@ def faults_of(record: Mapping[str, Any]) -> list[str]:
     """Return what does not fit together in a record of a run of this repository.
 
     Beside `contradictions`, its data must be known ones, its accuracies must be possible with their
-    rows, and its command must start this run.
+    rows, its command must start this run, no epoch may be missing, and the machine must be named.
     """
-    return [*contradictions(record), *faults_of_data(record), *faults_of_command(record)]
+    return [
+        *contradictions(record),
+        *faults_of_data(record),
+        *faults_of_command(record),
+        *faults_of_origin(record),
+    ]
+
+
+def faults_of_origin(record: Mapping[str, Any]) -> list[str]:
+    """Return what a record of a run does not say: an epoch in between, a version, the machine."""
+    epochs = record.get("epochs")
+    if not isinstance(epochs, list):
+        return []
+    faults = []
+    if [entry["epoch"] for entry in epochs] != list(range(1, len(epochs) + 1)):
+        faults.append("an epoch is missing")
+    for field, names in ORIGIN.items():
+        missing = [name for name in names if not record.get(field, {}).get(name)]
+        if missing:
+            faults.append(f"{field} has no {', '.join(missing)}")
+    return faults
+
+
+def unlike_baselines(records: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Return a fault for each record whose baselines differ from those of an earlier record.
+
+    Baselines follow from the data and the tasks alone, so no option of the model changes them.
+    """
+    first: dict[tuple[str, frozenset[str]], Any] = {}
+    faults = []
+    for number, record in enumerate(records, start=1):
+        baselines = record.get("baselines")
+        if not baselines or not isinstance(record.get("data"), str):
+            continue
+        tasks = frozenset(record["options"].get("tasks", "").split(","))
+        if first.setdefault((record["data"], tasks), baselines) != baselines:
+            faults.append(f"record {number}: the same data have other baselines in another record")
+    return faults
 
 
 def faults_of_data(record: Mapping[str, Any]) -> list[str]:

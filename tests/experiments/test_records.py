@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import errno
 import json
 import multiprocessing
@@ -12,7 +13,7 @@ import pytest
 from filelock import FileLock
 
 from experiments import records, reproduction
-from experiments.known_data import faults_of, known_data
+from experiments.known_data import faults_of, known_data, unlike_baselines
 from experiments.records import (
     COMMANDS,
     RECORDS,
@@ -192,6 +193,18 @@ def test_our_records_contradict_nothing(path):
         assert faults_of(record.get("run", record)) == [], f"{path.name}, line {number}"
 
 
+def test_the_same_data_have_the_same_baselines_in_all_our_records():
+    """A shifted one is noticed, though the page of its table does not show it."""
+    runs = []
+    for path in sorted(RECORDS.glob("*.jsonl")):
+        runs += [record.get("run", record) for record in read_records(path)]
+    assert unlike_baselines(runs) == []
+
+    shifted = copy.deepcopy(next(record for record in runs if record.get("baselines")))
+    shifted["baselines"]["TF-IDF"]["sts"] += 0.001
+    assert len(unlike_baselines([*runs, shifted])) == 1
+
+
 def test_a_shifted_score_is_noticed_though_its_digest_is_computed_anew():
     """In each run of the tables of methods, each score by itself."""
     num_shifted = 0
@@ -233,6 +246,9 @@ TAMPERED = {
     "another epoch": take_another_epoch,
     "a score of an epoch": lambda record: record["epochs"][0].update(para=0.9),
     "a baseline": lambda record: record["baselines"]["TF-IDF"].update(sst=0.4),
+    "an epoch that is left out": lambda record: record["epochs"].pop(0),
+    "the versions": lambda record: record.update(versions={}),
+    "the machine": lambda record: record["machine"].pop("threads"),
     "unknown data": lambda record: record.update(data="0" * 64),
     "the data of another task": lambda record: record.update(
         data=next(digest for digest, data in known_data().items() if data.dev == {"sst": 1101})
