@@ -159,13 +159,18 @@ def tampered(tmp_path, monkeypatch):
     return write
 
 
-def test_a_record_says_what_it_needs(tampered, reproduce):
+def test_a_record_says_what_it_needs(tampered, reproduce, tmp_path, monkeypatch):
+    """The bundled sample is the default outside of the clone, too."""
+    monkeypatch.chdir(tmp_path)
     digest = digest_of_data(SAMPLE_FOLDER, METHODS[0])
     code, printed, said = reproduce(tampered(data=digest))
     assert code == 0, said
     assert f"It took {METHODS[0]['minutes']} minutes" in printed
     assert digest[:10] in printed and METHODS[0]["code"]["git"][:10] in printed
     assert "--seed 0" in printed and "--start trains" in printed
+
+    code, _, said = reproduce("--data-dir", str(tmp_path), "mine:1")
+    assert code == 2 and f"{tmp_path} does not hold all files of its tasks" in said
 
 
 def test_a_record_of_an_earlier_sample_says_where_its_data_are(reproduce):
