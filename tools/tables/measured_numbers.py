@@ -42,7 +42,14 @@ else:
 EXCEPTIONS = Path(__file__).parent / "numbers_in_code.toml"
 
 # Where the documents are.
-PAGES = ("*.md", "docs/**/*.md", "data/*.md", "data/sample/*.md", "*/bundled/*.md", "tools/*/*.md")
+PAGES = (
+    "*.md",
+    "docs/**/*.md",
+    "data/**/*.md",
+    "*/bundled/*.md",
+    "*/*/templates/*.md",
+    "tools/*/*.md",
+)
 # Where the code is. Tests compare with numbers that they write down.
 CODE = ("*.py", "*/**/*.py")
 NO_CODE = ("tests", "docs", "runs", ".venv")
