@@ -25,10 +25,10 @@ from data.examples import CFIMDB_FILES, ID_COLUMN, Example, Format, Table, label
 from data.tables.columns import ColumnNames
 from data.tables.delimited import note_on_backslashes
 from data.tables.headers import name_by_position
-from data.tables.label_notes import HIDDEN_LABELS, parts_of
+from data.tables.label_notes import HIDDEN_LABELS, is_list, items_of, parts_of
 from data.tables.numbers import parse_number
 from data.tables.reader import read_table
-from data.tables.rows import FORMULA_ERRORS, EmptyTable, Layout, RawTable, Row
+from data.tables.rows import FORMULA_ERRORS, EmptyTable, Layout, Nested, RawTable, Row
 from data.task_columns import TaskColumns, find_task_columns
 
 FETCH = "`python -m data.download --out DIR`"
@@ -183,7 +183,8 @@ def empty_file(path: str | Path, state: str, is_course: bool = True) -> ValueErr
 
 def labels_in(text: str, separator: str) -> list[str]:
     """The labels in a field, each once. A field that is the separator alone has none."""
-    return list(dict.fromkeys(label_text(part) for part in parts_of(text, separator)))
+    parts = items_of(text) if is_list(text) else parts_of(text, separator)
+    return list(dict.fromkeys(label_text(part) for part in parts))
 
 
 # --- a row -> an example --------------------------------------------------------------------------
@@ -213,7 +214,7 @@ class RowParser:
             labels = self.columns.values[-1:] if self.format.separator and self.labelled else ()
             fault = self.table.fault_of(row, self.columns.values, lists=labels)
         if fault:
-            raise BadRow(fault)
+            raise BadRow(f"{fault}{self.hint_on_list(row)}")
         row_id = self.id_of(row)
         values = [row.fields[column].strip() for column in self.columns.values]
 
@@ -228,6 +229,15 @@ class RowParser:
         if self.format.separator:
             return Example(row_id, first, second, None, self.parse_label_set(label))
         return Example(row_id, first, second, self.parse_label(label))
+
+    def hint_on_list(self, row: Row) -> str:
+        """What to say about a label that is a list, or "" where it is none."""
+        column = self.columns.values[-1]
+        label = row.fields[column] if self.labelled and column < len(row.fields) else ""
+        is_list_of_labels = isinstance(label, Nested) and label.is_plain_list
+        if self.format.is_course or not is_list_of_labels:
+            return ""
+        return "; several labels of a row need kind=multilabel in --task"
 
     def id_of(self, row: Row) -> str:
         """Return the id of a row, or its line where the file has no ids.

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from data.examples import label_text, list_names
 from data.readers import labels_in
-from data.tables.label_notes import MISSING_LABELS, is_list_of_texts, joined_labels
+from data.tables.label_notes import MISSING_LABELS, SEPARATORS, is_list, items_of, joined_labels
 from data.tables.numbers import parse_number
 from data.tables.rows import Nested, RawTable, Row
 from data.tables.thousands import NUMBER_SHAPE, thousands_fault
@@ -326,16 +326,18 @@ def choose_separator(labels: Labels, request: TaskRequest) -> str:
     """
     joined = joined_labels(labels.counts)
     separator = request.separator or (joined.separator if joined is not None else "")
-    are_lists = any(is_list_of_texts(text) for text in labels.counts)
-    # Each row may hold a list of one label.
-    separator = separator or ("," if are_lists else "")
+    lists = [text for text in labels.counts if is_list(text)]
+    if lists and not request.separator:
+        # Predictions are written with a sign that no label holds.
+        items = "".join(item for text in lists for item in items_of(text))
+        separator = next((sign for sign in (",", *SEPARATORS) if sign not in items), ",")
     if not separator:
         raise ValueError(
             f"{labels.place}: --task {request.name} says kind=multilabel, and no sign between "
             "several labels was found. Name it with separator=, such as separator=|. If each row "
             "has one label, say kind=classes."
         )
-    if not are_lists and not any(separator in text for text in labels.counts):
+    if not lists and not any(separator in text for text in labels.counts):
         raise ValueError(
             f"{labels.place}: no label holds '{separator}', the separator= of --task "
             f"{request.name}, such as '{labels.texts[0][:40]}'. Name another sign. If each row has "

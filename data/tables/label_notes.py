@@ -6,6 +6,7 @@ Such labels are legal. Nobody would see, though, that they became classes of the
 from __future__ import annotations
 
 import ast
+import json
 import math
 import re
 import unicodedata
@@ -23,9 +24,9 @@ HIDDEN_LABELS = MISSING_LABELS | {"-1", "-100", "hidden", "unknown"}
 SEPARATORS = ("|", ";", ",", "/", "+", "&")
 MAX_SHARE_OF_MISSING = 0.1  # of the rows, where -1 may also be a label
 MIN_IDS = 20  # different whole numbers in as many rows
-# A list of texts in quotes, as Python and JSON write it.
-QUOTED = r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\""""
-LIST_OF_TEXTS = re.compile(rf"\[\s*(?:(?:{QUOTED})\s*(?:,\s*(?:{QUOTED})\s*)*)?\]")
+# A list of texts in quotes and whole numbers, as Python and JSON write it.
+ITEM = r"""(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|-?(?:0|[1-9][0-9]*))"""
+LIST = re.compile(rf"\[\s*(?:{ITEM}\s*(?:,\s*{ITEM}\s*)*)?\]")
 
 
 def notes_on_labels(counts: Counter[str], place: str, kind: str) -> list[str]:
@@ -128,18 +129,35 @@ def joined_labels(counts: Counter[str]) -> JoinedLabels | None:
 
 def parts_of(label: str, separator: str) -> list[str]:
     """The labels in a field, such as those of "a|b" and of the list "['a', 'b']"."""
-    # A comma inside the quotes belongs to a label.
-    if separator == "," and is_list_of_texts(label):
-        texts = [ast.literal_eval(text).strip() for text in re.findall(QUOTED, label)]
-        return [text for text in texts if text]
+    if separator == "," and is_list(label):
+        return items_of(label)
     inside = label[1:-1] if label.startswith("[") and label.endswith("]") else label
     parts = [part.strip().strip("'\"") for part in inside.split(separator)]
     return [part for part in parts if part]
 
 
-def is_list_of_texts(label: str) -> bool:
-    """Whether a field is a list of texts in quotes, such as "['a', 'b']"."""
-    return LIST_OF_TEXTS.fullmatch(label) is not None
+def is_list(label: str) -> bool:
+    """Whether a field is a list of texts in quotes and whole numbers, such as "['a', 'b']"."""
+    return LIST.fullmatch(label) is not None
+
+
+def items_of(label: str) -> list[str]:
+    """The labels in a list. A comma inside quotes belongs to a label."""
+    items = [text_of(item).strip() for item in re.findall(ITEM, label)]
+    return [item for item in items if item]
+
+
+def text_of(item: str) -> str:
+    """The text of an item of a list: without its quotes and escapes, where these mean something."""
+    for read in (json.loads, ast.literal_eval):
+        try:
+            text = str(read(item))
+        except (ValueError, SyntaxError):
+            continue
+        # Half of a pair of escapes is no character.
+        if not re.search("[\ud800-\udfff]", text):
+            return text
+    return item.strip("'\"")
 
 
 def plain_spelling(label: str) -> str:

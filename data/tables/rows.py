@@ -51,7 +51,12 @@ class Nested(str):
     def is_plain_list(self) -> bool:
         """Whether it is a list of texts and whole numbers, as several labels of a row are."""
         value = json.loads(self)
-        return isinstance(value, list) and all(type(item) in (str, int) for item in value)
+        if not isinstance(value, list):
+            return False
+        # Half of a character cannot be written.
+        text = "".join(str(item) for item in value)
+        has_halves = any("\ud800" <= character <= "\udfff" for character in text)
+        return not has_halves and all(type(item) in (str, int) for item in value)
 
 
 class HalfCharacter(str):

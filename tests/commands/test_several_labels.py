@@ -16,6 +16,7 @@ from sklearn.metrics import accuracy_score, f1_score, log_loss
 
 import run_multitask
 from data.options import DataOptions
+from data.readers import labels_in
 from data.task_flags import parse_task
 from data.task_tables import read_splits, resolve_task
 from minbert.commands.options import from_flat
@@ -172,11 +173,33 @@ def test_lists_of_labels(tmp_path, is_json):
     flag = f"name=mine,train={path},kind=multilabel"
     spec = resolve_task(parse_task(flag)).spec
     names = ("it's", "login", "sales, EU")
-    assert spec.label_names == names
+    # Predictions are written with a sign that no label holds.
+    assert (spec.label_names, spec.format.separator) == (names, "|")
     for table in read_splits(spec, DataOptions(task=(flag,))).values():
         for example in table.examples:
             labels = lists[int(example.sentence_1.split()[1])]
             assert example.label_set == tuple(float(name in labels) for name in names)
+
+
+@pytest.mark.parametrize(
+    ("field", "labels"),
+    [
+        ("['a, b', \"it's\"]", ["a, b", "it's"]),
+        ('["Caf\\u00e9", "\\ud83d\\ude00"]', ["Café", "😀"]),
+        ("[1, -2, 'x']", ["1", "-2", "x"]),
+        ("[]", []),
+        # Escapes that mean nothing stay as they are.
+        (r"['C:\x', 'b']", [r"C:\x", "b"]),
+        (r'["\ud83d"]', [r"\ud83d"]),
+    ],
+)
+def test_a_list_in_a_field(field, labels):
+    assert labels_in(field, ";") == labels
+
+
+def test_lists_of_one_number_need_no_separator(tmp_path):
+    spec, *_ = read(tmp_path, ["[1]", "[10]", "[2]", "[]"] * 4, "kind=multilabel")
+    assert (spec.label_names, spec.format.separator) == (("1", "2", "10"), ",")
 
 
 def test_the_separator_is_found_or_named(tmp_path):

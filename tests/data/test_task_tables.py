@@ -193,6 +193,13 @@ def test_labels_that_are_all_lists_are_named(tmp_path):
     with pytest.raises(ValueError, match=r"line 1: 'label' holds \[.*say kind=multilabel in"):
         resolve_task(parse_task(f"name=mine,train={path}"))
     assert resolve_task(parse_task(f"name=mine,train={path},kind=multilabel")).spec.num_outputs == 2
+    # Beside single labels, too.
+    single = [json.dumps({"text": f"one {n}", "label": "ab"[n % 2]}) for n in range(8)]
+    path.write_text("\n".join([*single, *rows]))
+    flag = f"name=mine,train={path}"
+    spec = resolve_task(parse_task(flag)).spec
+    with pytest.raises(ValueError, match="line 9: .*several labels of a row need kind=multilabel"):
+        read_splits(spec, DataOptions(task=(flag,)))
 
 
 def test_a_specification_is_stored_and_read_back(resolve):
