@@ -24,7 +24,8 @@ from data.corpus import check_files, read_beginning, read_lines
 from data.examples import evenly_spaced
 from data.ranking_sets import ANSWER_ROLES
 from data.sentence_sets import parse_score
-from data.tables.columns import Role, find_column, find_columns
+from data.tables.columns import Role, find_column, find_columns, refuse_rows_as_header
+from data.tables.delimited import column_checks
 from data.tables.reader import looks_like_table, read_table
 from data.tables.rows import RawTable, Row
 
@@ -322,13 +323,15 @@ def triplets_in_pairs(text: TrainingText) -> list[tuple[str, ...]]:
 def parse_without_header(table: RawTable) -> TrainingText:
     """Lines of two or three texts with tabs between. The first line is one of them.
 
-    ValueError for any other table, and where the first line may be names of columns.
+    ValueError for any other table, where the first line may be names of columns, and where a column
+    holds numbers or labels.
     """
     width = len(table.header.fields)
     kind = KIND_OF_WIDTH.get(width)
     first = [field.strip() for field in table.header.fields]
     is_named = all(NAME.fullmatch(field) for field in first)
     if kind is None or table.layout.delimiter != "\t" or is_named:
+        refuse_rows_as_header(table, ())
         raise ValueError(
             f"{table.name}: its columns are {table.shown_columns}, and none of them says what the "
             "file holds. Expected is a column sentence; sentence1 and sentence2, with or without "
@@ -336,6 +339,15 @@ def parse_without_header(table: RawTable) -> TrainingText:
             "Rename the columns, or write tab-separated lines of two or three texts without a "
             "header."
         )
+    for column, words in column_checks(table).items():
+        # A text may come many times, too, but it has blanks.
+        if words is None or not any(" " in word for word in words):
+            kind_of_values = "numbers" if words is None else "labels"
+            raise ValueError(
+                f"{table.name}: it has no header, and its column {column + 1} seems to hold "
+                f"{kind_of_values}, such as '{first[column][:20]}'. Write a line with the names of "
+                "the columns above it, such as sentence1, sentence2 and score, or label and text."
+            )
     rows = []
     for row in (table.header, *table.rows):
         if len(row.fields) != width:

@@ -42,6 +42,30 @@ def test_the_columns_say_what_a_file_holds(name, tmp_path):
     assert (text.kind, len(text.rows), text.labels) == (kind, count, labels)
 
 
+@pytest.mark.parametrize(
+    ("row", "header", "kind"),
+    [
+        # The SMS Spam Collection, and STS: these would be pairs with a label, and triplets.
+        ("ham\tthe text of {n}", "label\ttext", "sentences"),
+        ("the text {n}\tother words {n}\t{n}.25", "sentence1\tsentence2\tscore", "pairs"),
+        ("sick\tMSRpar\t{n}\tone text {n}\tanother {n}", "a\tb\tscore\ttext1\ttext2", "pairs"),
+    ],
+)
+def test_labels_and_scores_without_a_header_are_no_texts(tmp_path, row, header, kind):
+    lines = [row.format(n=n % 5) for n in range(20)]
+    path = write(tmp_path, "rows.tsv", "\n".join(lines))
+    with pytest.raises(ValueError, match="Write a line with the names of the columns above it"):
+        read_training_text(path)
+    # The advice works, and no row is lost.
+    text = read_training_text(write(tmp_path, "rows.tsv", "\n".join([header, *lines])))
+    assert (text.kind, len(text.rows)) == (kind, 20)
+
+
+def test_a_premise_may_come_many_times_in_lines_without_a_header(tmp_path):
+    lines = [f"a man eats\tone text {n}\tno text {n}" for n in range(9)]
+    assert read_training_text(write(tmp_path, "rows.tsv", "\n".join(lines))).kind == "triplets"
+
+
 SNLI = [
     ("entailment", "a man eats", "someone eats"),
     ("neutral", "a man eats", "a man is hungry"),
