@@ -51,13 +51,15 @@ def is_json(text: str, suffix: str) -> bool:
     """Whether a text is meant to be JSON: by the name of its file, or by its first characters."""
     if suffix in (".jsonl", ".ndjson", ".json") or ARRAY.match(text):
         return True
-    first = text.lstrip()[:100_000].partition("\n")[0].strip()
-    if not first.startswith("{"):
+    # An object, on one line or on several, with nothing behind it on its last line.
+    beginning = len(text) - len(text.lstrip())
+    if not text.startswith("{", beginning):
         return False
     try:
-        return isinstance(json.loads(first), dict)
+        _, end = json.JSONDecoder().raw_decode(text, beginning)
     except (ValueError, RecursionError):
         return False
+    return not text[end:].partition("\n")[0].strip()
 
 
 def read_json(name: str, text: str, encoding: str) -> RawTable:

@@ -330,6 +330,11 @@ REFUSED = {
         '{"version": "1.1", "data": [{"id": 1, "sentence": "x", "label": 1}]}\n',
         "in an array called 'data'. Write that array alone",
     ),
+    "an object over several lines in a file of another name": (
+        ".txt",
+        '{\n "id": 1\n}\n',
+        "one JSON value fills lines 1 to 3",
+    ),
     "a key of JSON comes twice": (".jsonl", '{"id": 1, "id": 2}\n', "the key 'id' comes twice"),
     "a list as a text": (".jsonl", '{"id": 1, "sentence": ["x"], "label": 1}\n', 'holds ["x"]'),
     "a list as a label": (
