@@ -122,7 +122,10 @@ def find_named_columns(table: RawTable, request: TaskRequest) -> list[int]:
         passed.append(request.text_pair)
     roles.append(Role(f"label= {place}", LABEL_NAMES))
     passed.append(request.label)
-    advice = f"Name the columns with text= and label= {place}."
+    advice = (
+        f"Name the columns with text= and label= {place}. If the file has no header, a number "
+        f"names a column: 1 to {len(table.columns)}."
+    )
     return find_columns(table, roles, passed, advice)
 
 

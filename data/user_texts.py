@@ -237,7 +237,8 @@ def take_texts(
     """Return the texts in the columns of a table."""
     flags = " and ".join(f"{role.flag} NAME" for role in roles)
     advice = (
-        f"Pass the columns of the texts with {flags}, or --lines if each line is a text of its own."
+        f"Pass the columns of the texts with {flags}, or --lines if each line is a text of its "
+        f"own. If the file has no header, a number names a column: 1 to {len(table.columns)}."
     )
     passed = [names.text, names.text_pair][: len(roles)]
     columns = find_columns(table, roles, passed, advice)

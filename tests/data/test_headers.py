@@ -181,6 +181,18 @@ def test_a_header_in_another_order_is_not_read_by_position(tmp_path):
     assert [row.texts[0] for row in read.rows] == [f"row {n}" for n in range(8)]
 
 
+def test_free_texts_without_a_header_are_offered_positions(tmp_path):
+    """Nothing tells that the first line is a row. Its values as names would lose it."""
+    path = tmp_path / "rows.tsv"
+    path.write_text("".join(f"one film {n}\tother cat {n}\n" for n in range(8)))
+    with pytest.raises(ValueError, match="has no header, a number names a column: 1 to 2"):
+        read_texts(path, [Role("--text", ("sentence",))], ColumnNames())
+    with pytest.raises(ValueError, match="has no header, a number names a column: 1 to 2"):
+        resolve_task(parse_task(f"name=mine,train={path}"))
+    read = read_texts(path, [Role("--text", ("sentence",))], ColumnNames(text="1"))
+    assert len(read.rows) == 8
+
+
 def test_positions_in_a_table_with_a_header(tmp_path):
     path = tmp_path / "rows.csv"
     path.write_text(
