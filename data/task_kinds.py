@@ -257,6 +257,8 @@ def check_repeated(labels: Labels, request: TaskRequest) -> None:
         if not others:
             advice += ", or say kind=score"
         # One word between numbers makes classes of all of them.
+        elif len(others) < len(labels) / 2 and others[0].casefold() in MISSING_LABELS:
+            advice += f", or drop such rows with drop_labels={others[0]}, if it holds scores"
         elif len(others) < len(labels) / 2:
             advice += f", or fix '{others[0][:40]}', which is not a number, if it holds scores"
         joined = joined_labels(labels.counts)

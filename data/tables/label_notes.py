@@ -35,7 +35,7 @@ def notes_on_labels(counts: Counter[str], place: str, kind: str) -> list[str]:
     counts: rows of each label. place: the file and the column. kind: of the answer.
     """
     if kind == "score":
-        return notes_on_numbers(counts, place)
+        return [*notes_on_numbers(counts, place), *notes_on_minus_one(counts, place)]
     return [
         *notes_on_missing(counts, place),
         *notes_on_spellings(counts, place),
@@ -177,6 +177,17 @@ def notes_on_numbers(counts: Counter[str], place: str) -> list[str]:
     return [
         f"warning: {place}: all {len(numbers):,} labels are different whole numbers, as ids are. "
         "If they are no scores, name another column with label= in --task."
+    ]
+
+
+def notes_on_minus_one(counts: Counter[str], place: str) -> list[str]:
+    """A warning where -1 comes several times among scores, and is the only one below 0."""
+    others = [parse_number(label) for label in counts if label != "-1"]
+    if counts["-1"] < 2 or min(others, default=-1) < 0:
+        return []
+    return [
+        f"warning: {place}: {listed(['-1'], counts)} may stand for a missing label, and is trained "
+        'as a score. To drop such rows, add drop_labels="-1" to --task.'
     ]
 
 

@@ -598,6 +598,24 @@ def test_a_missing_score_says_how_to_drop_it(resolve):
     assert resolve(["1.5", "-", "2", "3"] * 4, ",drop_labels=-").spec.kind == "score"
 
 
+def test_missing_labels_among_scores_are_named_and_dropped(resolve):
+    scores = [f"{n / 7:.3f}" for n in range(20)]
+    assert (
+        "'-1' (3 rows) may stand for a missing label, and is"
+        in resolve([*scores, *["-1"] * 3]).line
+    )
+    spec, line = resolve([*scores, *["-1"] * 3], ",drop_labels=-1")
+    assert spec.format.low == 0 and "warning" not in line
+    # A scale that goes below 0.
+    for negative in ("-0.5", "-2"):
+        assert "warning" not in resolve([*scores, negative, *["-1"] * 3]).line
+    with pytest.raises(
+        ValueError, match="or drop such rows with drop_labels=nan, if it holds scor"
+    ):
+        resolve([*scores, "nan", "nan"])
+    assert resolve([*scores, "nan", "nan"], ",drop_labels=nan").spec.kind == "score"
+
+
 def test_a_column_of_ids_is_named(resolve):
     ids = [str(number) for number in range(300)]
     assert "all 300 labels are different whole numbers, as ids are" in resolve(ids).line
