@@ -23,6 +23,7 @@ from typing import NamedTuple
 from data.examples import SST, STS, Example, evenly_spaced
 from data.readers import read_examples
 from data.tables.columns import ColumnNames, Role, find_column, find_columns
+from data.tables.label_notes import joined_labels, listed, missing_labels
 from data.tables.numbers import parse_number
 from data.tables.reader import read_table
 from data.tables.rows import RawTable, Row
@@ -183,6 +184,7 @@ def read_labelled(
         for row in filled.rows:
             class_name, sentence = [row.fields[column].strip() for column in filled.columns]
             rows.append(ClassRow(f"line {row.line}", sentence, class_name))
+        summary += warning_of_labels(Counter(row.class_name for row in rows))
 
     classes = list_classes(path, rows, rows_of_class)
     examples = []
@@ -190,6 +192,24 @@ def read_labelled(
         label = float(classes.index(class_row.class_name))
         examples.append(Example(class_row.id, class_row.sentence, None, label))
     return SentenceSet(str(path), tuple(examples), None, classes, summary)
+
+
+def warning_of_labels(counts: Counter[str]) -> str:
+    """What to add to the summary where classes may be missing labels or several ones, or ""."""
+    warning = ""
+    missing = missing_labels(counts)
+    if missing:
+        warning += (
+            f"; warning: {listed(missing, counts)} may stand for a missing label, and is a class "
+            "here. Remove such rows if it does"
+        )
+    joined = joined_labels(counts)
+    if joined is not None:
+        warning += (
+            f"; warning: {listed(joined.labels[:3], counts)} seem to be several labels, and each "
+            "combination is a class here"
+        )
+    return warning
 
 
 def list_classes(path: str | Path, rows: list[ClassRow], rows_of_class: int) -> tuple[str, ...]:

@@ -45,15 +45,19 @@ def notes_on_labels(counts: Counter[str], place: str, kind: str) -> list[str]:
 
 def notes_on_missing(counts: Counter[str], place: str) -> list[str]:
     """A warning where classes are words that often stand for a missing value."""
-    missing = sorted(label for label in counts if label.casefold() in MISSING_LABELS)
-    if is_minus_one_missing(counts):
-        missing.insert(0, "-1")
+    missing = missing_labels(counts)
     if not missing:
         return []
     return [
         f"warning: {place}: {listed(missing, counts)} may stand for a missing label, and is "
         f'trained as a class. To drop such rows, add drop_labels="{"|".join(missing)}" to --task.'
     ]
+
+
+def missing_labels(counts: Counter[str]) -> list[str]:
+    """The labels that often stand for a missing one."""
+    missing = sorted(label for label in counts if label.casefold() in MISSING_LABELS)
+    return ["-1", *missing] if is_minus_one_missing(counts) else missing
 
 
 def is_minus_one_missing(counts: Counter[str]) -> bool:

@@ -216,3 +216,20 @@ def test_a_file_that_is_not_there(tmp_path):
         read_pairs(tmp_path / "gone.tsv")
     with pytest.raises(ValueError, match="cannot be read"):
         read_labelled(tmp_path, 2)
+
+
+@pytest.mark.parametrize(
+    ("labels", "warning"),
+    [
+        (["a", "b", "nan"], "'nan' (2 rows) may stand for a missing label, and is a class here"),
+        (["a|b", "a", "b"], "'a|b' (2 rows) seem to be several labels, and each combination is"),
+        (["0", "1", "2", "-1"], "'-1' (2 rows) may stand for a missing label"),
+        (["a", "b", "c"], ""),
+    ],
+)
+def test_classes_that_may_be_none_are_named(tmp_path, labels, warning):
+    path = tmp_path / "rows.csv"
+    rows = [f"text {number},{label}" for number, label in enumerate(labels * 2)]
+    path.write_text("\n".join(["text,label", *rows]))
+    summary = read_labelled(path, 2).summary
+    assert warning in summary and ("warning" in summary) == bool(warning)
