@@ -20,7 +20,6 @@ from minbert.commands import streams
 from minbert.commands.files import read_json
 from minbert.commands.texts import as_message
 from multitask.command_options import CheckOptions
-from multitask.differences import Interval
 from multitask.prediction_files import (
     find_tasks,
     is_as_written,
@@ -28,8 +27,8 @@ from multitask.prediction_files import (
     score_predictions,
     verify_predictions,
 )
-from multitask.score_intervals import resample_scores
-from multitask.tasks import BUILT_IN_TASKS, TASKS, Task, overall_2023, overall_2024
+from multitask.score_intervals import ResampledScores, resample_scores, with_overall_scores
+from multitask.tasks import BUILT_IN_TASKS, TASKS, Task
 
 # The names that a course gives its files say what they predict, such as sst-dev-output.csv.
 TASK_OF_STEM = {stem: task for task, stem in GOETTINGEN_STEMS.items()}
@@ -50,7 +49,7 @@ def check_files(options: CheckOptions, log: Callable[[str], None]) -> int:
 
     Returns the exit code: 2 if one of them was refused, or is not as its run wrote it.
     """
-    scores: dict[str, list[float]] = {}
+    scored: dict[str, list[ResampledScores]] = {}
     num_refused = 0
     doubts: dict[str, str] = {}
     for file in options.files:
@@ -64,15 +63,15 @@ def check_files(options: CheckOptions, log: Callable[[str], None]) -> int:
         log(as_message(checked.line))
         num_refused += not checked.is_as_written
         doubts |= checked.doubts
-        if checked.score is not None:
-            scores.setdefault(checked.task.name, []).append(checked.score)
+        if checked.scored is not None:
+            scored.setdefault(checked.task.name, []).append(checked.scored)
 
     # Both overall scores need exactly one dev file of each task.
-    is_one_of_each = scores.keys() == TASKS.keys() and all(len(s) == 1 for s in scores.values())
+    is_one_of_each = scored.keys() == TASKS.keys() and all(len(s) == 1 for s in scored.values())
     if is_one_of_each:
-        by_task = {name: of_files[0] for name, of_files in scores.items()}
-        first = f"overall 2023: {overall_2023(by_task):.4f}"
-        log(f"{first}, overall 2024: {overall_2024(by_task):.4f}")
+        by_task = with_overall_scores({name: of_files[0] for name, of_files in scored.items()})
+        overall = [("2023", by_task["overall_2023"]), ("2024", by_task["overall_2024"])]
+        log(", ".join(f"overall {year}: {with_interval(of_year)}" for year, of_year in overall))
     for path, doubt in doubts.items():
         streams.say(f"note: {path} may not be the course's file: {doubt}.")
     return 2 if num_refused else 0
@@ -83,7 +82,7 @@ class CheckResult(NamedTuple):
 
     task: Task
     line: str  # for the user
-    score: float | None  # None for a test file
+    scored: ResampledScores | None  # None for a test file
     is_as_written: bool  # False for a file of a run that has changed since
     doubts: dict[str, str]  # why a data file may not be the course's, by its path
 
@@ -93,14 +92,15 @@ def check_file(file: str, options: CheckOptions) -> CheckResult:
     run = find_run(Path(file))
     task, rows = find_rows(file, options, run)
     check_name(file, task, rows)
-    score = None
+    scored = None
     if rows.split == "test":
         verify_predictions(file, task, [example.id for example in rows.table.examples])
         result = "every id once, no labels to score against"
     else:
-        score = score_predictions(file, task, rows.table)
-        low, high = interval_of(file, task, rows.table)
-        result = f"{task.metric} {score:.4f} [{low:.3f}, {high:.3f}]"
+        # A file that cannot be scored is refused here.
+        score_predictions(file, task, rows.table)
+        scored = resampled_scores_of(file, task, rows.table)
+        result = f"{task.metric} {with_interval(scored)}"
 
     num_dropped = len(rows.table.dropped)
     dropped = f" ({num_dropped} rows of {rows.table.path} dropped)" if num_dropped else ""
@@ -108,14 +108,20 @@ def check_file(file: str, options: CheckOptions) -> CheckResult:
     note = "" if run is None else run.note
     is_as_written = run is None or not run.is_changed
     line = f"{file}: {task.title} {rows.split}, {num_rows}, {result}{note}"
-    return CheckResult(task, line, score, is_as_written, doubts_about(task, rows))
+    return CheckResult(task, line, scored, is_as_written, doubts_about(task, rows))
 
 
-def interval_of(file: str, task: Task, table: Table) -> Interval:
-    """The 95 % interval of the score of a file."""
+def resampled_scores_of(file: str, task: Task, table: Table) -> ResampledScores:
+    """The score of a file, and the same score on resampled rows."""
     by_id = read_predictions(file, task)
     values = np.array([by_id[example.id] for example in table.examples], dtype=np.float32)
-    return resample_scores(task, [values], table.examples).interval()
+    return resample_scores(task, [values], table.examples)
+
+
+def with_interval(scored: ResampledScores) -> str:
+    """A score with its 95 % interval in brackets."""
+    low, high = scored.interval()
+    return f"{scored.scores[0]:.4f} [{low:.3f}, {high:.3f}]"
 
 
 def doubts_about(task: Task, rows: SplitRows) -> dict[str, str]:

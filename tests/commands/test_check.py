@@ -3,6 +3,7 @@
 If a score is wrong, it most likely follows the place of a row instead of its id.
 """
 
+import re
 import shutil
 from pathlib import Path
 
@@ -116,15 +117,22 @@ def test_check_scores_dev_verifies_test_and_gives_both_overalls(tmp_path, data_d
         f"note: {data_dir / 'ids-sst-dev.csv'} may not be the course's file: the course's file has "
         "1,101 rows, and this one has 3. Maybe it is cut off."
     )
-    assert printed.out.splitlines() == [
+    *lines, overall = printed.out.splitlines()
+    assert lines == [
         f"{paths[0]}: SST dev, 3 rows, accuracy 0.6667 [0.208, 0.939]",
         f"{paths[1]}: SST test, 3 rows, every id once, no labels to score against",
         f"{paths[2]}: PARA dev, 3 rows, accuracy 0.6667 [0.208, 0.939]",
         f"{paths[3]}: PARA test, 3 rows, every id once, no labels to score against",
         f"{paths[4]}: STS dev, 3 rows, Pearson {pearson:.4f} [0.000, 1.000]",
         f"{paths[5]}: STS test, 3 rows, every id once, no labels to score against",
-        f"overall 2023: {overall_2023:.4f}, overall 2024: {overall_2024:.4f}",
     ]
+    # The interval of an overall score is that of the mean of the tasks, and holds it.
+    number = r"(\d\.\d+)"
+    parts = f"{number} \\[{number}, {number}\\]"
+    found = re.fullmatch(f"overall 2023: {parts}, overall 2024: {parts}", overall)
+    assert found is not None, overall
+    assert found[1] == f"{overall_2023:.4f}" and found[4] == f"{overall_2024:.4f}"
+    assert found[2] < found[1] < found[3] and found[5] < found[4] < found[6]
 
 
 def test_check_says_whether_the_run_wrote_the_file(tmp_path, data_dir, capsys):
