@@ -18,6 +18,8 @@ from tools.tables.generic import (
 )
 from tools.tables.preparations import count_faults
 from tools.tables.report_rows import TOO_FEW, UNPUBLISHED, count_directions
+from tools.tables.row_chance import chance_of
+from tools.tables.rows import Row
 
 
 class Answer(NamedTuple):
@@ -49,7 +51,9 @@ def first_model_answers() -> list[Answer]:
         parts = []
         for score in scores:
             values = [record["scores"][score] for record in records]
-            parts.append(f"{score} {format_scores(values)}")
+            chance = chance_of(Row(model, records), f"scores.{score}")
+            by_rows = "" if chance is None else f", by rows ± {chance.half_width:.3f}"
+            parts.append(f"{score} {format_scores(values)}{by_rows}")
         title = f"How good is {model}, trained by the default job?"
         answers.append(Answer(title, "<br>".join(parts), "first-model.md"))
     return answers

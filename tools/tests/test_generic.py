@@ -191,6 +191,7 @@ def test_the_readme_shows_the_default_model_once_it_is_measured(add_real):
         f"|  | {model}, 2 seeds | ± by rows | majority |\n"
     )
     assert f"How good is {model}, trained by the default job?" in main_results()
+    assert "STS, Pearson 0.618 ± 0.000, by rows ± 0.041" in main_results()
 
 
 def test_models_that_stand_side_by_side_have_the_same_data(add_real):
