@@ -110,12 +110,22 @@ class BertConfig:
                 f"max_position_embeddings is {self.max_position_embeddings}; {self.model_type} "
                 f"must have more than {self.first_position}."
             )
+        self._check_ranges()
+
+    def _check_ranges(self) -> None:
+        """Raise ValueError for a probability or a small number that is not from 0 to below 1."""
         for name in ("hidden_dropout_prob", "attention_probs_dropout_prob"):
             probability = getattr(self, name)
             if not 0.0 <= probability < 1.0:
                 raise ValueError(
                     f"{name} is {probability}; a dropout probability is at least 0 and below 1."
                 )
+        # JSON of Python may hold nan, and every vector would be nan.
+        if not 0.0 <= self.layer_norm_eps < 1.0:
+            raise ValueError(
+                f"layer_norm_eps is {self.layer_norm_eps}; it is at least 0 and below 1, such as "
+                "1e-12."
+            )
 
     def _check_type(self, entry: Field) -> None:
         """Raise ValueError if a field is not of its default's type, or an int below its minimum."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import shutil
 
 import pytest
@@ -101,6 +102,8 @@ def test_unknown_keys_are_ignored_and_absent_ones_are_defaults(tmp_path):
         ({"hidden_dropout_prob": "0.1"}, "must be of type float"),
         ({"num_attention_heads": 0}, "num_attention_heads is 0; it must be at least 1"),
         ({"pad_token_id": -1}, "pad_token_id is -1; it must be at least 0"),
+        ({"layer_norm_eps": math.nan}, "layer_norm_eps is nan; it is at least 0 and below 1"),
+        ({"layer_norm_eps": -1e-12}, "layer_norm_eps is -1e-12; it is at least 0"),
         ({"pad_token_id": 10**9}, "pad_token_id is 1000000000; it must be below vocab_size"),
         ({"num_hidden_layers": -1}, "num_hidden_layers is -1"),
         ({"model_type": "albert"}, "model_type is 'albert'"),
