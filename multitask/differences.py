@@ -160,11 +160,12 @@ def what_it_needs(difference: Estimate, margin: float) -> str:
             degrees = difference.degrees_of_seeds + 2 * more
             then = difference._replace(seed_variance=variance, degrees_of_seeds=degrees)
             if then.quantile(LEVEL) * then.standard_error <= target:
-                ways.append(f"{more} more seeds")
+                ways.append("1 more seed" if more == 1 else f"{more} more seeds")
                 break
     if not ways:
         return "more rows and more seeds are needed"
-    return f"about {' or '.join(ways)} are needed"
+    verb = "is" if ways == ["1 more seed"] else "are"
+    return f"about {' or '.join(ways)} {verb} needed"
 
 
 def round_up(number: float) -> int:

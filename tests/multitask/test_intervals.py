@@ -151,6 +151,10 @@ def test_correction_of_holm_by_hand():
             "cannot tell (+0.020 [-0.036, +0.076]): about 10 more seeds are needed",
         ),
         (
+            Estimate(0.05, 0.001**2, 400, 0.02**2, 4),
+            "cannot tell (+0.050 [-0.006, +0.106]): about 1 more seed is needed",
+        ),
+        (
             Estimate(0.02, 0.02**2, 400, 0.02**2, 4),
             "cannot tell (+0.020 [-0.044, +0.084]): more rows and more seeds are needed",
         ),
