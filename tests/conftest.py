@@ -24,11 +24,17 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 # The longest one first.
 LONGEST_FILES = (
-    "test_end_to_end.py",
+    "test_processes.py",
+    "test_handout.py",
     "test_lesson_functions.py",
     "test_gpu.py",
-    "test_processes.py",
     "test_runs.py",
+    "test_end_to_end.py",
+    "test_series.py",
+    "test_package.py",
+    "test_grade.py",
+    "test_run_folder.py",
+    "test_resume.py",
 )
 SAMPLE_LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789.,?'-"
 
