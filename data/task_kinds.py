@@ -331,7 +331,7 @@ def choose_separator(labels: Labels, request: TaskRequest) -> str:
     lists = [text for text in labels.counts if is_list(text)]
     if lists and not request.separator:
         # Predictions are written with a sign that no label holds.
-        items = "".join(item for text in lists for item in items_of(text))
+        items = "".join("".join(items_of(text)) for text in lists)
         separator = next((sign for sign in (",", *SEPARATORS) if sign not in items), ",")
     if not separator:
         raise ValueError(

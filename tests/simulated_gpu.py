@@ -28,9 +28,9 @@ from multitask import results
 aten = torch.ops.aten
 COPIES = {aten._to_copy.default, aten.copy_.default}
 # Their second argument may be on the CPU.
+INDEXED = {aten.index.Tensor, aten.index_put.default, aten.index_put_.default}
 # Stands before the output of each of several commands.
 TITLE = "=== command {} ==="
-INDEXED = {aten.index.Tensor, aten.index_put.default, aten.index_put_.default}
 
 
 class GpuTensor(torch.Tensor):

@@ -161,7 +161,10 @@ def paper_comparisons(entry: Entry, records: Sequence[Record]) -> list[Row]:
         runs = runs_of_recipe(entry, comparison["row"], records)
         controls = runs_of_recipe(entry, comparison["less"], records)
         if not find_recipe(comparison["less"]).method:
-            controls = [{**control, "seed": run["seed"]} for run in runs for control in controls]
+            untuned = controls
+            controls = []
+            for run in runs:
+                controls += [{**control, "seed": run["seed"]} for control in untuned]
         differences = []
         for run, control in pairs_of(runs, controls):
             differences.append(scores_of(run, "")[score] - scores_of(control, "")[score])
