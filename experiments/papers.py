@@ -53,6 +53,7 @@ RECORD_FILE = "papers"
 COPIES = ("first", "second")
 # The kinds of sentence vectors that are a pooling of contrastive.quality.
 POOLINGS = {"[CLS]": "cls", "mean": "mean"}
+SWITCHES = ("--record", "--layers")
 TABLE_START = "| recipe |"
 WEIGHTS_SUFFIXES = (".safetensors", ".bin")
 ABOUT_TABLE = (
@@ -78,6 +79,9 @@ class PapersOptions(CommandOptions):
     senteval: Path | None = argument(None, "data folder of SentEval, as there", "DIR")
     classifier: str = argument("logistic", "of --senteval", choices=("logistic", "mlp"))
     rows: int = argument(0, "rows of each measured file at most, as there. 0: all", low=0)
+    layers: bool = argument(
+        False, "also every hidden state, on the first of --sets, as there; a record keeps them"
+    )
     text: tuple[str, ...] = argument(
         (), "the text of recipes that need one: files, as in contrastive.train", "TEXT..."
     )
@@ -114,6 +118,7 @@ class PapersOptions(CommandOptions):
             words += [name, *map(str, paths)] if paths else []
         if self.rows and (self.sets or self.pairs):
             words += ["--rows", str(self.rows)]
+        words += ["--layers"] if self.layers else []
         if self.senteval is not None:
             words += ["--senteval", str(self.senteval), "--classifier", self.classifier]
         return words
@@ -156,6 +161,8 @@ class PapersOptions(CommandOptions):
             raise ValueError(
                 "--rows has no effect without --sets or --pairs. Add one of them, or drop it."
             )
+        if self.layers and not self.sets:
+            raise ValueError("--layers has no effect without --sets. Add that, or drop it.")
         if self.sets and self.senteval is not None:
             raise ValueError(
                 "--sets and --senteval have averages of their own. Measure them in two commands."
@@ -297,6 +304,19 @@ def scores_in(record: Mapping[str, Any], vector: str) -> dict[str, float]:
     return scores
 
 
+def states_in(record: Mapping[str, Any]) -> dict[str, Any]:
+    """What --layers adds to a record, of the first set of contrastive.quality.
+
+    "layers": Spearman's correlation of each hidden state, by pooling. "buckets": the mean cosine of
+    the sentence vectors in each bucket of labels, None in an empty one.
+    """
+    of_set = next(iter(record["sets"].values()))
+    buckets = []
+    for bucket in of_set["buckets"]:
+        buckets.append({name: bucket[name] for name in ("low", "high", "rows", "mean")})
+    return {"layers": of_set["layers"], "buckets": buckets}
+
+
 def copies_in_order(scores: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str, float]]:
     """The scores of two copies as [CT] prints them: the worse one, the better one, their mean.
 
@@ -366,10 +386,17 @@ def cell_of(values: Sequence[float], published: float | None) -> str:
 
 
 def record_of(
-    job: Job, options: PapersOptions, scores: Mapping[str, dict[str, float]]
+    job: Job,
+    options: PapersOptions,
+    scores: Mapping[str, dict[str, float]],
+    states: Mapping[str, dict[str, Any]],
 ) -> dict[str, Any]:
-    """The record of one recipe and seed."""
+    """The record of one recipe and seed.
+
+    scores: by the name of the copy. states: what --layers has measured, in the same way.
+    """
     files = {path.name: digest_of_file(path)[:16] for path in options.measured_files()}
+    by_copy = {copy or "encoder": of_copy for copy, of_copy in states.items()}
     trained: dict[str, Any] = {}
     if job.recipe.method:
         content = read_json(job.folder / "run.json")
@@ -383,6 +410,7 @@ def record_of(
         "scores": {copy or "encoder": of_copy for copy, of_copy in scores.items()},
         "measured": without_folders(options.quality_flags()),
         "data": files,
+        **({"states": by_copy} if by_copy else {}),
         "code": code_version(),
         **trained,
         "date": date.today().isoformat(),
@@ -399,15 +427,18 @@ def run_series(options: PapersOptions) -> None:
                 terminal.say(f"{job.folder}: training")
                 run(command, job.folder.with_name(f"{job.folder.name}.log"))
         scores = {}
+        states = {}
         for copy, model in job.encoders(options).items():
             record = measure(job, copy, model, options)
             scores[copy] = scores_in(record, job.recipe.vector)
+            if options.layers:
+                states[copy] = states_in(record)
             listed = ", ".join(f"{name} {value:.4f}" for name, value in scores[copy].items())
             terminal.say(f"{job.folder}{f', {copy} copy' if copy else ''}: {listed}")
         results.add(job.name, scores)
         # At once, so that a series that is stopped keeps what it has measured.
         if options.record:
-            add_records(RECORDS / f"{RECORD_FILE}.jsonl", [record_of(job, options, scores)])
+            add_records(RECORDS / f"{RECORD_FILE}.jsonl", [record_of(job, options, scores, states)])
     path = options.out / "papers.md"
     table = results.table()
     text = f"{table}\n\n{ABOUT_TABLE} Model: {options.model}. Flags of --with: {options.with_}."
@@ -420,8 +451,8 @@ def run_series(options: PapersOptions) -> None:
 def is_for_papers(words: Sequence[str]) -> bool:
     """Whether a command line of `python -m experiments` names a recipe of a paper."""
     for before, word in itertools.pairwise(["", *words]):
-        # --record has no value there.
-        is_value = before.startswith("--") and "=" not in before and before != "--record"
+        # --record and --layers have no value there.
+        is_value = before.startswith("--") and "=" not in before and before not in SWITCHES
         if word in RECIPES and not is_value:
             return True
     return False

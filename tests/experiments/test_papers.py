@@ -153,6 +153,26 @@ def test_a_series_is_trained_measured_and_not_repeated(
     assert not commands
 
 
+def test_a_record_has_the_states_of_both_copies(
+    commands, tiny_model, sample_data, tmp_path, monkeypatch
+):
+    """Of --layers: each hidden state, and the cosines by label."""
+    monkeypatch.setattr(papers, "RECORDS", tmp_path / "records")
+    sets = write_sts_file(tmp_path / "sts-dev.tsv", sample_data)
+    words = ["--layers", "ct-table-4-random", "--model", tiny_model, "--sets", sets, "--rows", "12"]
+    words += ["--seeds", "0", "--out", tmp_path / "out", "--record"]
+    flags = "--with=--steps 1 --rows 40 --batch-size 8 --device cpu --precision fp32"
+    assert experiments([str(word) for word in [*words, flags]]) == 0
+    record = json.loads((tmp_path / "records" / "papers.jsonl").read_text(encoding="utf-8"))
+    for copy in papers.COPIES:
+        path = tmp_path / "out" / "measured" / f"ct-table-4-random-seed0-{copy}" / "quality.json"
+        of_set = json.loads(path.read_text(encoding="utf-8"))["sets"]["sts-dev"]
+        states = record["states"][copy]
+        assert states["layers"] == of_set["layers"]
+        means = [bucket["mean"] for bucket in of_set["buckets"]]
+        assert [bucket["mean"] for bucket in states["buckets"]] == means
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -165,6 +185,7 @@ def test_a_series_is_trained_measured_and_not_repeated(
         (["sg-table-1-sg", "--sets", "a", "--senteval", "b"], "have averages of their own"),
         (["rob-5", "sg-table-1-sg", "--sets", "a"], "rob-5 is a recipe of run_multitask.py"),
         (["sg-table-1-sg", "--ranking", "a", "--rows", "9"], "--rows has no effect"),
+        (["sg-table-1-sg", "--ranking", "a", "--layers"], "--layers has no effect"),
         ([], "NAME is missing"),
     ],
 )

@@ -5,14 +5,18 @@ without a record has a dash in each cell. A comparison has two rows of a paper t
 choice about which the paper draws a conclusion.
 
 Keys of an entry, beside those of generic.py: `recipes` (the rows, in this order), `sets` (the sets
-of an average that stands alone), `copies` (of contrastive tension, what stands in a row of its own)
-and `compared_rows`. A column of scores has the format "interval", and `published`: the name that
-the paper gives the set.
+of an average that stands alone), `copies` (of contrastive tension, what stands in a row of its
+own), `poolings` (of hidden states, likewise) and `compared_rows`. A column of scores has the format
+"interval", and `published`: the name that the paper gives the set.
+
+`model` and `with` say which runs of a recipe are meant: those of this model, whose flags of --with
+were these. A row may have other flags: "ct-table-1 --steps 400 --rows 4000".
 """
 
 from __future__ import annotations
 
 import shlex
+import statistics
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -25,9 +29,10 @@ from tools.tables.conditions import measured_on
 from tools.tables.report_rows import NOTHING, TOO_FEW, compare, directions
 from tools.tables.rows import Content, Entry, Row, pairs_of
 
-INTERVAL = "interval"
+SCORES = "scores."  # the fields of scores begin with it
 ENCODER = "encoder"  # the name of the scores where one encoder is measured
 WORSE = "worse copy"
+FIFTHS = 5  # parts of the scale of labels
 # Words of the command of a run that differ between its seeds.
 OF_A_SEED = ("--seed", "--out")
 
@@ -37,26 +42,51 @@ OF_A_SEED = ("--seed", "--out")
 
 def score_columns(entry: Entry) -> list[Mapping[str, Any]]:
     """Return the columns of measured scores."""
-    return [column for column in entry["columns"] if column.get("format") == INTERVAL]
+    return [column for column in entry["columns"] if column.get("value", "").startswith(SCORES)]
 
 
 def score_names(entry: Entry) -> list[str]:
     """Return the scores that a record must have to stand in a table."""
     if "compared_rows" in entry:
         return list(dict.fromkeys(pair.get("score", AVERAGE) for pair in entry["compared_rows"]))
-    return [column["value"].removeprefix("scores.") for column in score_columns(entry)]
+    return [column["value"].removeprefix(SCORES) for column in score_columns(entry)]
+
+
+def recipe_of(row: str) -> PaperRecipe:
+    """Return the recipe of a row, which may name flags behind it."""
+    return find_recipe(row.split()[0])
+
+
+def label_of(row: str) -> str:
+    """Return how a table names a row: the recipe, and the flags of its own."""
+    name, *flags = row.split()
+    return f"`{name}`, `{shlex.join(flags)}`" if flags else f"`{name}`"
+
+
+def is_of_row(entry: Entry, row: str, record: Record) -> bool:
+    """Return whether a record is of the recipe, the model and the flags of a row."""
+    name, *own_flags = row.split()
+    if record["paper_recipe"] != name or record["model"] != entry.get("model", record["model"]):
+        return False
+    if not (own_flags or "with" in entry) or "command" not in record:
+        return True
+    # The flags of --with stand last, behind the folder.
+    words = shlex.split(record["command"])
+    flags = words[words.index("--out") + 2 :]
+    return flags == (own_flags or shlex.split(entry["with"]))
 
 
 def runs_of_recipe(entry: Entry, name: str, records: Sequence[Record]) -> list[Record]:
-    """Return the records of a recipe that have all scores of a table, one for a seed.
+    """Return the records of a row that have all scores of a table, one for a seed.
 
-    Raises ValueError where two seeds were trained or measured in different ways.
+    name: of the recipe, with flags of its own or without. Raises ValueError where two seeds were
+    trained or measured in different ways.
     """
     wanted = {*score_names(entry), *entry.get("sets", [])}
     runs = []
     for record in records:
         names = set(next(iter(record["scores"].values())))
-        if record["paper_recipe"] == name and wanted <= names:
+        if is_of_row(entry, name, record) and wanted <= names:
             runs.append(record)
     runs = sorted(newest_of(runs, lambda run: run["seed"]), key=lambda run: run["seed"])
     ways = {way_of(run) for run in runs}
@@ -86,11 +116,11 @@ def paper_rows(entry: Entry, records: Sequence[Record]) -> list[Row]:
     """Return the rows of each recipe: one, or one for each of the `copies` of the entry."""
     rows = []
     for name in entry["recipes"]:
-        recipe = find_recipe(name)
+        recipe = recipe_of(name)
         runs = runs_of_recipe(entry, name, records)
         copies = entry.get("copies", [WORSE]) if recipe.has_copies else [""]
         for copy in copies:
-            label = f"`{name}`, {copy}" if copy else f"`{name}`"
+            label = f"{label_of(name)}, {copy}" if copy else label_of(name)
             rows.append(
                 Row(
                     label,
@@ -126,8 +156,8 @@ def closing_of_papers(content: Content) -> str:
         of_recipe = runs_of_recipe(content.entry, name, content.records)
         # An encoder that is measured as it is has no seeds, and no training.
         runs += [run for run in of_recipe if "machine" in run]
-        if find_recipe(name).method and len(of_recipe) < ENOUGH_SEEDS:
-            missing.append(f"`{name}`")
+        if recipe_of(name).method and len(of_recipe) < ENOUGH_SEEDS:
+            missing.append(label_of(name))
     paragraphs = []
     if runs:
         models = join(run["model"] for run in runs)
@@ -145,6 +175,47 @@ def names_of(entry: Entry) -> list[str]:
     return list(dict.fromkeys(names))
 
 
+# --- hidden states, and cosines by label ----------------------------------------------------------
+
+
+def state_rows(entry: Entry, records: Sequence[Record]) -> list[Row]:
+    """Return a row for each recipe and each pooling of `poolings`.
+
+    Its records have "states": Spearman's correlation of each hidden state, and "cosines": the mean
+    cosine in each fifth of the labels. Of contrastive tension, they are the means of both copies.
+    """
+    rows = []
+    for name in entry["recipes"]:
+        runs = [run for run in runs_of_recipe(entry, name, records) if "states" in run]
+        for pooling in entry["poolings"]:
+            measured = []
+            for run in runs:
+                copies = list(run["states"].values())
+                layers = [of_copy["layers"][pooling] for of_copy in copies]
+                cosines = [cosines_by_fifth(of_copy["buckets"]) for of_copy in copies]
+                measured.append({**run, "states": mean_of(layers), "cosines": mean_of(cosines)})
+            values = {"about": recipe_of(name).about, "pooling": pooling}
+            count = str(len(runs)) if runs else "not measured yet"
+            rows.append(Row(label_of(name), measured, values=values, count=count))
+    return rows
+
+
+def mean_of(lists: Sequence[Sequence[float]]) -> list[float]:
+    """Return the mean of several lists, place by place."""
+    return [statistics.fmean(values) for values in zip(*lists, strict=True)]
+
+
+def cosines_by_fifth(buckets: Sequence[Mapping[str, Any]]) -> list[float]:
+    """Return the mean cosine of the rows in each fifth of the scale of labels."""
+    size = len(buckets) // FIFTHS
+    means = []
+    for start in range(0, len(buckets), size):
+        filled = [bucket for bucket in buckets[start : start + size] if bucket["rows"]]
+        weights = [bucket["rows"] for bucket in filled]
+        means.append(statistics.fmean([bucket["mean"] for bucket in filled], weights))
+    return means
+
+
 # --- two rows compared ----------------------------------------------------------------------------
 
 
@@ -160,7 +231,7 @@ def paper_comparisons(entry: Entry, records: Sequence[Record]) -> list[Row]:
         score = comparison.get("score", AVERAGE)
         runs = runs_of_recipe(entry, comparison["row"], records)
         controls = runs_of_recipe(entry, comparison["less"], records)
-        if not find_recipe(comparison["less"]).method:
+        if not recipe_of(comparison["less"]).method:
             untuned = controls
             controls = []
             for run in runs:
@@ -175,6 +246,8 @@ def paper_comparisons(entry: Entry, records: Sequence[Record]) -> list[Row]:
         published = published_difference(comparison)
         values = {
             **comparison,
+            "row": label_of(comparison["row"]),
+            "less": label_of(comparison["less"]),
             "published": "-" if published is None else f"{published:+.3f}",
             "n": len(measured),
             "measured": format_difference(measured),
@@ -195,7 +268,7 @@ def direction_of(published: float | None, measured: Sequence[float], word: str) 
 
 def published_difference(comparison: Mapping[str, str]) -> float | None:
     """Return the difference of two published averages; None where the paper prints none."""
-    figures = [find_recipe(comparison[key]).published.get(AVERAGE) for key in ("row", "less")]
+    figures = [recipe_of(comparison[key]).published.get(AVERAGE) for key in ("row", "less")]
     if comparison.get("score", AVERAGE) != AVERAGE or None in figures:
         return None
     first, second = figures
@@ -206,6 +279,7 @@ def published_difference(comparison: Mapping[str, str]) -> float | None:
 PAPER_ROWS: Mapping[str, Callable[[Entry, Sequence[Record]], list[Row]]] = {
     "papers": paper_rows,
     "paper comparisons": paper_comparisons,
+    "paper states": state_rows,
 }
 PAPER_NOTES: Mapping[str, Callable[[Content], str]] = {
     "closing_of_papers": closing_of_papers,

@@ -3,10 +3,19 @@
 import pytest
 
 from tools.tables import generic
-from tools.tables.paper_rows import direction_of, paper_comparisons, paper_rows, way_of
+from tools.tables.paper_rows import (
+    direction_of,
+    paper_comparisons,
+    paper_rows,
+    runs_of_recipe,
+    state_rows,
+    way_of,
+)
 
 FIVE = ("STS12", "STS13", "STS14", "STS15", "STS16")
-COMMAND = "sg --text sts --steps 60 --model minbert-mini --seed {seed} --out x-seed{seed}"
+FLAGS = "--steps 60 --rows 2000 --evaluate-every 60"  # of --with, in the tables of [SG]
+COMMAND = "sg --text sts --model minbert-mini --seed {seed} --out x-seed{seed} " + FLAGS
+TENSION = "ct --model minbert-mini --seed {seed} --out x-seed{seed} --steps 100 --rows 4000"
 
 
 def record_of(name, seed, score, copies=("encoder",), command=COMMAND):
@@ -37,7 +46,7 @@ def test_a_row_has_mean_interval_and_published_figure():
 
 def test_both_copies_of_contrastive_tension():
     entry = generic.read_entries()["ct-table-1"]
-    records = [record_of("ct-table-1", 0, 0.5, ("first", "second"))]
+    records = [record_of("ct-table-1", 0, 0.5, ("first", "second"), TENSION)]
     column = entry["columns"][-1]
     cells = {row.title: generic.cell_of(column, row) for row in paper_rows(entry, records)}
     assert cells == {
@@ -51,13 +60,46 @@ def test_both_copies_of_contrastive_tension():
 
 def test_a_row_mixes_no_experiments():
     """Seeds and folders differ. Steps must not, and neither must the data."""
-    entry = generic.read_entries()["sg-table-5"]
+    entry = {**generic.read_entries()["sg-table-5"]}
+    del entry["with"]
     first = record_of("sg-table-5-opt2", 0, 0.1)
     second = record_of("sg-table-5-opt2", 1, 0.1)
     assert way_of(first) == way_of(second)
     for change in ({"command": COMMAND.replace("60", "90").format(seed=1)}, {"data": {"a": "2"}}):
         with pytest.raises(ValueError, match="sg-table-5-opt2 are of 2 experiments"):
             paper_rows(entry, [first, second | change])
+
+
+def test_a_row_has_the_runs_of_its_model_and_its_flags():
+    """The flags of the entry, or those that the row itself names."""
+    entry = generic.read_entries()["sg-table-5"]
+    longer = FLAGS.replace("60", "240")
+    usual = record_of("sg-table-5-opt2", 0, 0.1)
+    other = record_of("sg-table-5-opt2", 0, 0.2, command=COMMAND.replace(FLAGS, longer))
+    other_model = usual | {"model": "minilm"}
+    records = [usual, other, other_model]
+    assert runs_of_recipe(entry, "sg-table-5-opt2", records) == [usual]
+    assert runs_of_recipe(entry, f"sg-table-5-opt2 {longer}", records) == [other]
+    assert runs_of_recipe({**entry, "model": "minilm"}, "sg-table-5-opt2", records) == [other_model]
+
+
+def test_states_are_means_of_both_copies():
+    """Four buckets of labels make a fifth. By hand: (1 * .2 + 3 * .6) / 4 = .5."""
+    entry = {"recipes": ["ct-table-1"], "poolings": ["cls", "mean"], "columns": []}
+    buckets = [{"rows": 0, "mean": None}] * 20
+    buckets[:2] = [{"rows": 1, "mean": 0.2}, {"rows": 3, "mean": 0.6}]
+    for place in range(4, 20, 4):
+        buckets[place] = {"rows": 1, "mean": 0.1}
+    run = record_of("ct-table-1", 0, 0.5, ("first", "second"), TENSION)
+    run["states"] = {
+        "first": {"layers": {"cls": [0.0, 0.0], "mean": [0.1, 0.2]}, "buckets": buckets},
+        "second": {"layers": {"cls": [0.0, 0.0], "mean": [0.3, 0.4]}, "buckets": buckets},
+    }
+    without_states = record_of("ct-table-1", 1, 0.5, ("first", "second"), TENSION)
+    _, row = state_rows(entry, [run, without_states])
+    assert (row.title, row.count, row.values["pooling"]) == ("`ct-table-1`", "1", "mean")
+    assert row.records[0]["states"] == pytest.approx([0.2, 0.3])
+    assert row.records[0]["cosines"] == pytest.approx([0.5, 0.1, 0.1, 0.1, 0.1])
 
 
 def test_a_record_of_other_sets_is_not_counted():
@@ -75,7 +117,8 @@ def test_differences_are_those_of_each_seed():
         records.append(record_of("sg-table-1-sg", seed, 0.4 + 0.001 * seed))
         records.append(record_of("sg-table-1-sg-opt", seed, 0.4 + 0.001 * seed))
     rows = {
-        (row.values["row"], row.values["less"]): row for row in paper_comparisons(entry, records)
+        (row.values["row"].strip("`"), row.values["less"].strip("`")): row
+        for row in paper_comparisons(entry, records)
     }
     mean = rows["sg-table-1-sg", "sg-table-1-mean"].values
     assert (mean["n"], mean["published"], mean["direction"]) == (3, "+0.196", "the same")
