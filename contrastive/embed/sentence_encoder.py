@@ -1,7 +1,8 @@
 """SentenceEncoder: sentence vectors in the protocol of sentence-transformers.
 
 Whatever takes a sentence-transformers model and calls `encode` can take this one, without an
-export. MTEB (Muennighoff et al. 2023) evaluates it as it is.
+export. MTEB (Muennighoff et al. 2023) evaluates it as it is, and so do the evaluators of
+sentence-transformers.
 
 N sentences, H size of a vector, A and B numbers of vectors that are compared.
 """
@@ -43,6 +44,31 @@ ONLY = {
 OF_MTEB = ("task_metadata", "prompt_type", "hf_split", "hf_subset", "num_proc")
 
 
+class Evaluation(NamedTuple):
+    """What an evaluator of sentence-transformers has measured."""
+
+    evaluator: str  # its kind, such as "Reranking"
+    metrics: dict[str, Any]  # by name, which begins with the evaluator's own name
+    epoch: int
+    step: int
+
+
+class ModelCardData:
+    """Where the evaluators of sentence-transformers leave their metrics.
+
+    evaluations: all of them, in order. sentence-transformers prints them in a model card.
+    """
+
+    def __init__(self) -> None:
+        self.evaluations: list[Evaluation] = []
+
+    def set_evaluation_metrics(
+        self, evaluator: Any, metrics: dict[str, Any], epoch: int = 0, step: int = 0
+    ) -> None:
+        """Keep the metrics of one call of an evaluator."""
+        self.evaluations.append(Evaluation(evaluator.description, dict(metrics), epoch, step))
+
+
 class SentenceEncoder:
     """A model that turns sentences into vectors.
 
@@ -52,6 +78,7 @@ class SentenceEncoder:
 
     Attributes: `notes`, a line on each choice with its reason. `prompts`, texts to put before a
     sentence, by name. `similarity_fn_name`: "cosine", "dot", "euclidean" or "manhattan".
+    `model_card_data`: what evaluators have measured.
 
     Raises ValueError as `open_embedder`.
     """
@@ -65,6 +92,7 @@ class SentenceEncoder:
         precision: str = "fp32",
     ) -> None:
         self.name = str(model)
+        self.model_card_data = ModelCardData()
         self.embedder, self.notes = open_embedder(
             model, pooling, max_length, device=device, precision=precision
         )

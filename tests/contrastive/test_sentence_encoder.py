@@ -185,6 +185,43 @@ def test_a_similarity_that_is_not_known_is_refused(folder, tmp_path):
         SentenceEncoder(copied)
 
 
+# --- the evaluators of sentence-transformers ------------------------------------------------------
+
+RELEVANT = {"q1": {"d0"}, "q2": {"d2", "d3"}}
+TEXTS = [*SENTENCES[:3], "two men walk.", "the girl and the doctor"]
+FIRST, SECOND = TEXTS, TEXTS[2:] + TEXTS[:2]
+EVALUATORS = {
+    "EmbeddingSimilarity": (FIRST, SECOND, [0.1, 0.9, 0.4, 0.3, 0.7]),
+    "BinaryClassification": (FIRST, SECOND, [0, 1, 1, 0, 1]),
+    "Triplet": (FIRST, SECOND, SECOND[1:] + SECOND[:1]),
+    "Reranking": ([{"query": TEXTS[0], "positive": TEXTS[1:2], "negative": TEXTS[2:]}],),
+    "InformationRetrieval": (
+        {"q1": "a doctor", "q2": "men in the street"},
+        {f"d{number}": text for number, text in enumerate(TEXTS)},
+        RELEVANT,
+    ),
+    "ParaphraseMining": (dict(enumerate(TEXTS)), [(0, 4), (2, 3)]),
+}
+
+
+def test_the_evaluators_give_the_scores_of_sentence_transformers(ours, theirs):
+    """With the prompts of queries and documents, where an evaluator asks for them."""
+    from sentence_transformers.sentence_transformer import evaluation
+
+    other = SentenceEncoder("minbert-mini", device="cpu")
+    num_different = 0
+    for name, texts in EVALUATORS.items():
+        evaluator = getattr(evaluation, f"{name}Evaluator")(*texts, name="few", write_csv=False)
+        expected = evaluator(theirs, epoch=2, steps=7)
+        measured = evaluator(ours, epoch=2, steps=7)
+        assert measured == pytest.approx(expected, abs=1e-5), name
+        kept = ours.model_card_data.evaluations[-1]
+        assert kept == (evaluator.description, measured, 2, 7)
+        num_different += evaluator(other) != pytest.approx(expected, abs=1e-5)
+    assert len(ours.model_card_data.evaluations) == len(EVALUATORS)
+    assert num_different >= 3, "another model has other scores"
+
+
 # --- what is refused ------------------------------------------------------------------------------
 
 
