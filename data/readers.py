@@ -68,6 +68,18 @@ def read_examples(
     """
     names = names or ColumnNames()
     table = open_table(path, format.is_course, (*names, *format.columns))
+    return parse_examples(table, format, labelled, drop_bad_rows, names)
+
+
+def parse_examples(
+    table: RawTable,
+    format: Format,
+    labelled: bool = True,
+    drop_bad_rows: bool | None = None,
+    names: ColumnNames | None = None,
+) -> Table:
+    """Return the examples in a table that open_table has read. The rest is as in read_examples."""
+    names = names or ColumnNames()
     columns = find_task_columns(table, format, labelled, names)
     parser = RowParser(table, columns, format, labelled)
 
@@ -86,9 +98,9 @@ def read_examples(
     if not examples:
         first = f", the first: {dropped[0]}" if dropped else ""
         state = f"has a header and no usable rows ({len(dropped)} dropped{first})"
-        raise empty_file(path, state, format.is_course)
+        raise empty_file(table.name, state, format.is_course)
     notes = (*table.notes, *columns.notes)
-    return Table(str(path), tuple(examples), tuple(dropped), notes=notes)
+    return Table(table.name, tuple(examples), tuple(dropped), notes=notes)
 
 
 # --- a file -> rows of text -----------------------------------------------------------------------

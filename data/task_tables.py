@@ -14,7 +14,7 @@ from typing import NamedTuple
 from data.dev_rows import draw_dev
 from data.examples import Format, Table, label_text, list_names
 from data.options import DataOptions
-from data.readers import labels_in, open_table, read_examples
+from data.readers import labels_in, open_table, parse_examples, read_examples
 from data.tables.columns import Role, find_columns, positions_of
 from data.tables.label_notes import HIDDEN_LABELS, notes_on_labels
 from data.tables.numbers import parse_number
@@ -41,11 +41,13 @@ LABEL_NAMES = ("label",)
 class Resolved(NamedTuple):
     """A specification, and a line for the user that says how it was found.
 
-    Further lines warn of labels that may be mistakes.
+    Further lines warn of labels that may be mistakes. table: the training file, so that it is read
+    once.
     """
 
     spec: TaskSpec
     line: str
+    table: RawTable
 
 
 # --- a user's task --------------------------------------------------------------------------------
@@ -109,7 +111,7 @@ def resolve_task(request: TaskRequest) -> Resolved:
     if not request.labels:
         notes = notes_on_labels(labels.counts, labels.place, choice.kind)
         line = "\n".join(filter(None, [line, choice.warning, *notes]))
-    return Resolved(spec, line)
+    return Resolved(spec, line, table)
 
 
 def find_named_columns(table: RawTable, request: TaskRequest) -> list[int]:
@@ -154,8 +156,12 @@ def check_measure(
 # --- the tables of a task -------------------------------------------------------------------------
 
 
-def read_splits(spec: TaskSpec, options: DataOptions) -> dict[str, Table]:
+def read_splits(
+    spec: TaskSpec, options: DataOptions, training_table: RawTable | None = None
+) -> dict[str, Table]:
     """The tables of a task by split. A user's task may have no test file.
+
+    training_table: of a user's task, if resolve_task has read it already.
 
     Raises ValueError as readers.read_examples does.
     """
@@ -172,12 +178,14 @@ def read_splits(spec: TaskSpec, options: DataOptions) -> dict[str, Table]:
 
     # A user's task: its dev rows have a file of their own, or are drawn.
     request = options.requests[spec.name]
-    train = read_examples(request.train, spec.format, drop_bad_rows=options.drop_bad_rows)
+    training_table = training_table or open_own_table(request.train, spec.format)
+    train = parse_examples(training_table, spec.format, drop_bad_rows=options.drop_bad_rows)
     if request.dev is None:
         tables = draw_dev(train, spec, request)
     else:
-        check_dev_labels(request.dev, spec)
-        dev = read_examples(request.dev, spec.format, drop_bad_rows=options.drop_bad_rows)
+        dev_table = open_own_table(request.dev, spec.format)
+        check_dev_labels(dev_table, spec)
+        dev = parse_examples(dev_table, spec.format, drop_bad_rows=options.drop_bad_rows)
         check_dev_scores(dev, spec)
         tables = {"train": train, "dev": dev}
     if request.test is not None:
@@ -185,17 +193,23 @@ def read_splits(spec: TaskSpec, options: DataOptions) -> dict[str, Table]:
     return tables
 
 
+def open_own_table(path: str, format: Format) -> RawTable:
+    """The table in a file of a user's task."""
+    return open_table(path, is_course=False, names=format.columns)
+
+
 def read_test(path: str, spec: TaskSpec, drop_bad_rows: bool) -> Table:
     """The table of a user's test file. Its labels may be missing or hidden."""
-    marks = marks_for_labels(path, spec.format)
+    raw = open_own_table(path, spec.format)
+    marks = marks_for_labels(raw, spec.format)
     is_labelled = marks is None
-    table = read_examples(path, spec.format, labelled=is_labelled, drop_bad_rows=drop_bad_rows)
+    table = parse_examples(raw, spec.format, labelled=is_labelled, drop_bad_rows=drop_bad_rows)
     if marks is not None:
         reason = f"all its labels are {marks}, which hides them" if marks else "it has no labels"
     elif spec.kind == "score" and is_one_score(table):
         # A correlation with equal numbers is not defined.
         reason = f"all its labels are {table.examples[0].label:g}"
-        table = read_examples(path, spec.format, labelled=False)
+        table = parse_examples(raw, spec.format, labelled=False)
     else:
         return table
     return replace(table, notes=(*table.notes, f"{reason}, so {spec.name} gets no test score"))
@@ -216,25 +230,24 @@ def check_dev_scores(dev: Table, spec: TaskSpec) -> None:
         )
 
 
-def check_dev_labels(path: str, spec: TaskSpec) -> None:
+def check_dev_labels(table: RawTable, spec: TaskSpec) -> None:
     """Raise ValueError where the labels of a dev file are hidden."""
-    marks = marks_for_labels(path, spec.format)
+    marks = marks_for_labels(table, spec.format)
     if marks:
         raise ValueError(
-            f"{path}: all its labels are {marks}, which stands for a hidden label; dev rows need "
-            f"labels. Name another file with dev= in --task {spec.name}, or drop dev=: then dev "
-            "rows are drawn from the training file."
+            f"{table.name}: all its labels are {marks}, which stands for a hidden label; dev rows "
+            f"need labels. Name another file with dev= in --task {spec.name}, or drop dev=: then "
+            "dev rows are drawn from the training file."
         )
 
 
-def marks_for_labels(path: str, format: Format) -> str | None:
+def marks_for_labels(table: RawTable, format: Format) -> str | None:
     """The texts in place of all labels of a file, such as "'-1'" in the test files of GLUE.
 
     "": the column is empty, or there is none. None: the file has labels.
 
     Raises ValueError where all rows have one text that is neither a label nor such a mark.
     """
-    table = open_table(path, is_course=False, names=format.columns)
     columns = positions_of(table, format.label_column)
     if not columns:
         return ""
@@ -250,8 +263,8 @@ def marks_for_labels(path: str, format: Format) -> str | None:
     if len(texts) == 1 and len(table.rows) > 1 and format.classes:
         (text,) = texts
         raise ValueError(
-            f"{path}: all its labels are '{text[:40]}', and {format.label_rule}. If this hides the "
-            "labels, empty the column or remove it."
+            f"{table.name}: all its labels are '{text[:40]}', and {format.label_rule}. If this "
+            "hides the labels, empty the column or remove it."
         )
     return None
 

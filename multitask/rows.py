@@ -11,6 +11,7 @@ from data.batching import EncodedExamples
 from data.examples import STS, Table
 from data.options import DataOptions, numbers_by_task
 from data.readers import read_examples
+from data.tables.rows import RawTable
 from data.task_specs import TaskSpec
 from data.task_tables import read_splits
 from minbert import BertTokenizer
@@ -21,13 +22,20 @@ Tables = dict[str, dict[str, Table]]  # [task][split]
 EncodedTables = dict[str, dict[str, EncodedExamples]]  # [task][split], the same rows as token ids
 
 
-def read_tables(options: DataOptions, tasks: Mapping[str, TaskSpec] = TASKS) -> Tables:
+def read_tables(
+    options: DataOptions,
+    tasks: Mapping[str, TaskSpec] = TASKS,
+    training_tables: Mapping[str, RawTable] | None = None,
+) -> Tables:
     """The files of the tasks, as tables[task][split]. ValueError names the first unusable one.
+
+    training_tables: those that open_tasks has read already, by task.
 
     Training and dev files are cut to --train_rows and --dev_rows. Test files stay whole, for the
     leaderboard. A user's task may have no test file.
     """
-    tables = {name: read_splits(task, options) for name, task in tasks.items()}
+    opened = training_tables or {}
+    tables = {name: read_splits(task, options, opened.get(name)) for name, task in tasks.items()}
     # Rows are left out at even distances. A file sorted by label stays balanced.
     for split, limits in {"train": options.train_rows, "dev": options.dev_rows}.items():
         for task, limit in numbers_by_task(limits).items():

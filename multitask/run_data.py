@@ -96,7 +96,7 @@ def read_task_tables(data: DataOptions, multitask: MultitaskOptions) -> TaskTabl
     opened = open_tasks(data, data.in_order(multitask.tasks.read))
     check_options_of_tasks(multitask, opened.tasks)
     terminal.say(*opened.lines)
-    tables = read_tables(data, opened.tasks)
+    tables = read_tables(data, opened.tasks, opened.training_tables)
     facts = []
     for splits in tables.values():
         facts += [Fact.of(table.path, table.summary) for table in splits.values()]

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from data.examples import Example
 from data.options import DataOptions
+from data.tables.rows import RawTable
 from data.task_specs import BUILT_IN, TaskSpec, from_stored
 from data.task_tables import resolve_task
 from multitask.head_registry import HEADS
@@ -377,10 +378,11 @@ TASKS = {name: BUILT_IN_TASKS[name] for name in COURSE_TASKS}
 
 
 class OpenedTasks(NamedTuple):
-    """The tasks of a run, and a line for the user on each task of --task."""
+    """The tasks of a run, and of each task of --task a line for the user and its training table."""
 
     tasks: dict[str, Task]
     lines: list[str]
+    training_tables: dict[str, RawTable]
 
 
 def open_tasks(options: DataOptions, names: Collection[str]) -> OpenedTasks:
@@ -390,6 +392,7 @@ def open_tasks(options: DataOptions, names: Collection[str]) -> OpenedTasks:
     """
     tasks = {}
     lines = []
+    training_tables = {}
     for name in options.in_order(names):
         if name in BUILT_IN_TASKS:
             tasks[name] = BUILT_IN_TASKS[name]
@@ -398,7 +401,8 @@ def open_tasks(options: DataOptions, names: Collection[str]) -> OpenedTasks:
         resolved = resolve_task(options.requests[name])
         tasks[name] = with_functions(resolved.spec)
         lines.append(resolved.line)
-    return OpenedTasks(tasks, lines)
+        training_tables[name] = resolved.table
+    return OpenedTasks(tasks, lines, training_tables)
 
 
 def stored_tasks(content: Mapping[str, object]) -> dict[str, Task]:

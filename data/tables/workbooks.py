@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import re
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -23,12 +23,19 @@ MAX_ROWS = 1_048_576  # of a sheet, in Excel
 # A workbook that unpacks to more than this, and to so many times its own size, is no table.
 MAX_UNPACKED = 16 << 20
 MAX_RATIO = 100
-SHEET_NAME = re.compile(r"xl/worksheets/.*\.xml")
+SHEET = re.compile(rb"<(?:[a-z]+:)?sheetData[ />]")
 # In the XML of a sheet: the number of a row, and the beginning of a formula.
 ROW_NUMBER = re.compile(rb'<(?:[a-z]+:)?row [^>]*?\br="(-?[0-9]+)"')
 # The place of a cell, such as B3.
 CELL_PLACE = re.compile(rb'<(?:[a-z]+:)?c [^>]*?\br="([A-Z]+)([0-9]+)"')
 FORMULA = re.compile(rb"<([a-z]+:)?f[ >/]")
+# A cell and a row that hold nothing, and one that does not say where it is.
+ATTRIBUTES = rb'(?:\s+[\w:]+="[^"<>]*")*\s*'
+EMPTY_CELL = re.compile(
+    rb"<((?:[a-z]+:)?)c" + ATTRIBUTES + rb"(?:/>|>(?:<\1v\s*/>|<\1v></\1v>)?</\1c>)"
+)
+EMPTY_ROW = re.compile(rb"<((?:[a-z]+:)?)row" + ATTRIBUTES + rb"(?:/>|>\s*</\1row>)")
+WITHOUT_PLACE = re.compile(rb'<(?:[a-z]+:)?(?:row|c)(?=[ />])(?![^<>]*\sr=")')
 
 
 class WorkbookFault(ValueError):
@@ -104,40 +111,77 @@ def check_archive(name: str, content: bytes) -> None:
 
 def read_sheets(name: str, content: bytes, openpyxl: ModuleType) -> dict[str, list[Row]]:
     """Return the rows of each sheet that hold values, the header first."""
+    stored = sheet_files(content)
+    for xml in stored.values():
+        refuse_empty_cells(name, xml)
+    sheets = {member: without_empty_cells(xml) for member, xml in stored.items()}
+    if sheets != stored:
+        content = with_files(content, sheets)
+    check_order(name, sheets.values())
     # Read-only: no cell is made that the file does not hold.
     workbook = openpyxl.load_workbook(io.BytesIO(content), read_only=True, data_only=True)
-    members = sheet_files(content)
-    check_order(name, members)
-    if any(FORMULA.search(member) for member in members):
+    if any(FORMULA.search(xml) for xml in sheets.values()):
         formulas = openpyxl.load_workbook(io.BytesIO(content), read_only=True)
         for sheet in formulas.worksheets:
             check_formulas(name, workbook[sheet.title], sheet)
     return {sheet.title: read_sheet(name, sheet) for sheet in workbook.worksheets}
 
 
-def sheet_files(content: bytes) -> list[bytes]:
-    """Return the XML of the sheets of a workbook."""
+def sheet_files(content: bytes) -> dict[str, bytes]:
+    """Return the XML of the sheets of a workbook, by the names of their files."""
+    sheets = {}
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
-        names = [name for name in archive.namelist() if SHEET_NAME.fullmatch(name)]
-        return [archive.read(name) for name in names]
+        for member in archive.namelist():
+            xml = archive.read(member) if member.endswith(".xml") else b""
+            if SHEET.search(xml):
+                sheets[member] = xml
+    return sheets
 
 
-def check_order(name: str, members: Sequence[bytes]) -> None:
+def refuse_empty_cells(name: str, xml: bytes) -> None:
+    """Raise WorkbookFault for a sheet with so many empty cells that removing them takes long."""
+    num_values = xml.count(b"</v>") - xml.count(b"<v></v>") + xml.count(b"</is>")
+    refuse_emptiness(name, xml.count(b"<c "), num_values)
+
+
+def without_empty_cells(xml: bytes) -> bytes:
+    """Return the XML of a sheet without the cells and rows that hold nothing.
+
+    A sheet may have a million of them, such as a column that was coloured down to its end. openpyxl
+    would need seconds and hundreds of megabytes for them. The others keep their places, because
+    each says its own. Where one does not, all stay.
+    """
+    # In a comment or in character data, what looks like an empty cell may be a text.
+    if b"<!" in xml or WITHOUT_PLACE.search(xml):
+        return xml
+    return EMPTY_ROW.sub(b"", EMPTY_CELL.sub(b"", xml))
+
+
+def with_files(content: bytes, files: Mapping[str, bytes]) -> bytes:
+    """Return an archive in which some files have another content."""
+    target = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(content)) as old, zipfile.ZipFile(target, "w") as new:
+        for member in dict.fromkeys(old.namelist()):
+            new.writestr(member, files[member] if member in files else old.read(member))
+    return target.getvalue()
+
+
+def check_order(name: str, sheets: Iterable[bytes]) -> None:
     """Raise WorkbookFault where the rows of a sheet, or the cells of a row, are not in order.
 
     The read-only mode would leave out one that comes too late, without a word.
     """
     advice = "Open and save the workbook in a spreadsheet, or save its sheet as CSV in UTF-8."
-    for member in members:
+    for xml in sheets:
         last = 0
-        for match in ROW_NUMBER.finditer(member):
+        for match in ROW_NUMBER.finditer(xml):
             number = int(match[1])
             if number <= last:
                 raise WorkbookFault(f"{name}: row {number} comes behind row {last}. {advice}")
             last = number
 
         place = (0, 0, b"")
-        for match in CELL_PLACE.finditer(member):
+        for match in CELL_PLACE.finditer(xml):
             # AA stands behind Z.
             next_place = (int(match[2]), len(match[1]), match[1])
             if next_place <= place:

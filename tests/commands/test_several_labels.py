@@ -138,7 +138,7 @@ def read(tmp_path, labels: list[str], keys: str = "separator=;"):
     rows = [f"text number {number},{label}" for number, label in enumerate(labels)]
     path.write_text("\n".join(["text,label", *rows]) + "\n", encoding="utf-8")
     flag = f"name=mine,train={path},{keys}"
-    spec, line = resolve_task(parse_task(flag))
+    spec, line, _ = resolve_task(parse_task(flag))
     return spec, line, read_splits(spec, DataOptions(task=(flag,)))
 
 

@@ -10,7 +10,7 @@ import zipfile
 import pytest
 
 from data.tables.reader import parse_table
-from data.tables.workbooks import MAX_ROWS
+from data.tables.workbooks import MAX_ROWS, sheet_files, without_empty_cells
 
 SECONDS = 5
 SHEET = "xl/worksheets/sheet1.xml"
@@ -179,3 +179,29 @@ def test_objects_with_different_keys_do_not_fill_the_memory():
 def test_a_wide_row_beside_short_ones_is_named_by_its_fields():
     table = read_in_time("rows.csv", b"a,b\n1,2\n" + b"," * 1_000_000 + b"x\n" + b"3,4\n" * 1000)
     assert "the row has 1000001 fields" in table.fault_of(table.rows[1])
+
+
+@pytest.mark.parametrize("row", ['<row r="{n}"/>', '<row r="{n}" ht="15">\n</row>'])
+def test_many_rows_that_hold_nothing_cost_little(row):
+    rows = "".join(row.format(n=number) for number in range(4, 100_000))
+    last = '<row r="100000"><c r="A100000" s="0"/><c r="B100000"><v>3</v></c></row></sheetData>'
+    content = changed(SHEET, "</sheetData>", rows + last)
+    table = read_in_time("rows.xlsx", content)
+    assert [row.fields[:2] for row in table.rows] == [*FIELDS, ["", "3"]]
+    assert table.rows[-1].line == 100_000
+    # openpyxl sees only the rows that hold something.
+    (xml,) = sheet_files(content).values()
+    assert without_empty_cells(xml).count(b"<row") == len(ROWS) + 1
+
+
+def test_rows_without_numbers_keep_their_places():
+    rows = '<row/><row ht="15"></row><row><c/><c t="n"><v>3</v></c></row></sheetData>'
+    table = read_in_time("rows.xlsx", changed(SHEET, "</sheetData>", rows))
+    assert (table.rows[-1].line, table.rows[-1].fields[:2]) == (6, ["", "3"])
+
+
+def test_a_text_that_looks_like_an_empty_row_stays():
+    text = '<c r="A4" t="inlineStr"><is><t><![CDATA[see <row r="5"/>]]></t></is></c>'
+    row = f'<row r="4">{text}<c r="B4"><v>3</v></c></row></sheetData>'
+    table = read_in_time("rows.xlsx", changed(SHEET, "</sheetData>", row))
+    assert table.rows[-1].fields[:2] == ['see <row r="5"/>', "3"]

@@ -63,7 +63,7 @@ def read(tmp_path, labels, keys: str = "", **options):
     ],
 )
 def test_the_kind_that_the_labels_suggest(resolve, labels, kind, names, reason):
-    spec, line = resolve(labels)
+    spec, line, _ = resolve(labels)
     assert (spec.kind, spec.label_names) == (kind, names)
     assert reason in line and line.startswith(f"task mine: {kind} (")
 
@@ -94,7 +94,7 @@ def test_the_kind_that_the_labels_suggest(resolve, labels, kind, names, reason):
     ],
 )
 def test_numbers_that_may_be_classes_or_scores(resolve, labels, kind, num_classes, words):
-    spec, line = resolve(labels)
+    spec, line, _ = resolve(labels)
     assert (spec.kind, len(spec.label_names)) == (kind, num_classes)
     assert words in line and ("warning: " in line) == bool(words)
     # The flag that the warning names decides, without another warning.
@@ -106,14 +106,14 @@ def test_numbers_that_may_be_classes_or_scores(resolve, labels, kind, num_classe
 def test_several_ids_with_a_comma_are_no_silent_numbers(resolve):
     """GoEmotions writes 2,5 for a text with the labels 2 and 5."""
     labels = ["27", "2", "5", "2,5", "5,27", "2"] * 4
-    spec, line = resolve(labels)
+    spec, line, _ = resolve(labels)
     assert spec.kind == "score"
     assert "labels such as '2,5' are read as numbers with a decimal comma. If they are sev" in line
     # The advice works.
     advice = line.rpartition("say ")[2].partition(" in --task")[0]
-    spec, line = resolve(labels, f",{advice}")
+    spec, line, _ = resolve(labels, f",{advice}")
     assert spec.label_names == ("2", "5", "27") and "warning" not in line
-    spec, line = resolve(labels, ",kind=classes")
+    spec, line, _ = resolve(labels, ",kind=classes")
     assert len(spec.label_names) == 5 and "several labels, with ',' between them" in line
     assert "warning" not in resolve(labels, ",kind=score").line
     # Three labels are no number.
@@ -122,7 +122,7 @@ def test_several_ids_with_a_comma_are_no_silent_numbers(resolve):
 
 def test_a_metric_of_scores_decides_too(resolve):
     labels = [str(number) for number in range(77)] * 10
-    spec, line = resolve(labels, ",metric=spearman")
+    spec, line, _ = resolve(labels, ",metric=spearman")
     assert spec.kind == "score" and "warning" not in line
 
 
@@ -143,7 +143,7 @@ def test_the_kind_that_the_user_names(resolve):
 
 
 def test_limits_of_a_score_are_those_of_the_training_rows(resolve):
-    spec, line = resolve(["0.5", "3.5", "2"] * 4)
+    spec, line, _ = resolve(["0.5", "3.5", "2"] * 4)
     assert (spec.format.low, spec.format.high, spec.start) == (0.5, 3.5, 2.0)
     assert "0.5 to 3.5; loss mse, metric pearson" in line
 
@@ -213,7 +213,7 @@ def test_a_file_of_labels_and_sentences_needs_no_names(tmp_path):
     path = tmp_path / "train.txt"
     path.write_text("".join(f"{'good' if n % 2 else 'bad'} ||| film {n}\n" for n in range(8)))
     flag = f"name=mine,train={path},dev=0.25"
-    spec, line = resolve_task(parse_task(flag))
+    spec, line, _ = resolve_task(parse_task(flag))
     assert spec.label_names == ("bad", "good")
     tables = read_splits(spec, DataOptions(task=(flag,)))
     assert tables["train"].examples[0].sentence_1.startswith("film ")
@@ -550,10 +550,10 @@ def test_different_labels_are_not_named(resolve):
 @pytest.mark.parametrize("word", ["-", "NA", "nan", "?", "None", "null"])
 def test_a_label_that_stands_for_a_missing_one_is_named_and_dropped(resolve, tmp_path, word):
     labels = ["neutral", "entailment", word, "contradiction"] * 4
-    spec, line = resolve(labels)
+    spec, line, _ = resolve(labels)
     assert f"'{word}' (4 rows) may stand for a missing label" in line and len(spec.label_names) == 4
 
-    spec, line = resolve(labels, f",drop_labels={word}")
+    spec, line, _ = resolve(labels, f",drop_labels={word}")
     assert "warning" not in line
     assert spec.label_names == ("contradiction", "entailment", "neutral")
     tables = read(tmp_path, labels, f",drop_labels={word}")
@@ -604,7 +604,7 @@ def test_missing_labels_among_scores_are_named_and_dropped(resolve):
         "'-1' (3 rows) may stand for a missing label, and is"
         in resolve([*scores, *["-1"] * 3]).line
     )
-    spec, line = resolve([*scores, *["-1"] * 3], ",drop_labels=-1")
+    spec, line, _ = resolve([*scores, *["-1"] * 3], ",drop_labels=-1")
     assert spec.format.low == 0 and "warning" not in line
     # A scale that goes below 0.
     for negative in ("-0.5", "-2"):

@@ -5,6 +5,7 @@ A wrong score is most likely one of labels and predictions in other rows, or a n
 
 import math
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,13 +13,16 @@ import scipy.stats
 import torch
 
 from data.examples import COURSE_FILES, FORMATS, PARA, SST, STS, Example
+from data.options import DataOptions
 from multitask.losses import paraphrase_loss, sentiment_loss, similarity_loss
+from multitask.rows import read_tables
 from multitask.tasks import (
     TASKS,
     accuracy,
     labels_of,
     macro_f1,
     matthews,
+    open_tasks,
     overall_2023,
     overall_2024,
     pearson,
@@ -183,3 +187,25 @@ def test_overall_against_a_published_pair():
 def test_overall_needs_all_three():
     with pytest.raises(KeyError, match="sts"):
         overall_2023({"sst": 0.5, "para": 0.8})
+
+
+def test_each_file_of_a_task_is_read_once(tmp_path, monkeypatch):
+    paths = []
+    for split in ("train", "dev", "test"):
+        paths.append(str(tmp_path / f"{split}.csv"))
+        Path(paths[-1]).write_text("text,label\n" + "one,a\ntwo,b\n" * 4)
+    read = []
+
+    def read_content(path):
+        read.append(str(path))
+        return Path(path).read_bytes()
+
+    monkeypatch.setattr("data.tables.reader.read_content", read_content)
+    flag = f"name=mine,train={paths[0]},dev={paths[1]},test={paths[2]}"
+    options = DataOptions(task=(flag,))
+    opened = open_tasks(options, ["mine"])
+    tables = read_tables(options, opened.tasks, opened.training_tables)["mine"]
+    assert read == paths
+    # A finished run is opened without the tables.
+    assert read_tables(options, opened.tasks)["mine"] == tables
+    assert read == paths * 2
