@@ -24,11 +24,11 @@ from data.readers import read_examples
 MIN_LENGTH = 11
 # The treebank of SST writes brackets in this way: -LRB- is a left round one.
 BRACKET = re.compile(r"-[LR][RCS]B-", re.IGNORECASE)
-# The treebank puts a blank before these ends of words.
-SHORT_FORM = re.compile(r" (n't|'(?:s|re|ve|ll|d|m))\b")
-# Two near copies share this part of the words of the longer one.
+# The treebank puts a blank before this end of a word.
+NOT = re.compile(r" (n't)\b")
+# Two near copies share this part of the words of the longer one, or one of them has one word more.
 NEAR = 0.8
-MIN_WORDS = 5
+MIN_WORDS = 3
 HELD_OUT_SPLITS = ("dev", "test")
 
 
@@ -51,14 +51,15 @@ def folded(text: str) -> str:
 
 
 def words_of(text: str) -> frozenset[str]:
-    """Return the words of a text. "does n't" of the treebank is the word "doesn't".
+    """Return the words of a text.
 
+    "does n't" of the treebank is the word "doesnt". Other short forms are two words: "what", "s".
     A word that is there twice is two elements: itself, and "2 " before it.
     """
-    joined = SHORT_FORM.sub(r"\1", folded(text).replace("\N{RIGHT SINGLE QUOTATION MARK}", "'"))
+    joined = NOT.sub(r"\1", folded(text).replace("\N{RIGHT SINGLE QUOTATION MARK}", "'"))
     counts: Counter[str] = Counter()
     words = []
-    for word in re.findall(r"[a-z0-9]+", joined.replace("'", "")):
+    for word in re.findall(r"[a-z0-9]+", joined.replace("n't", "nt")):
         counts[word] += 1
         words.append(word if counts[word] == 1 else f"{counts[word]} {word}")
     return frozenset(words)
@@ -97,12 +98,14 @@ class HeldOut:
         if len(words) < MIN_WORDS:
             return False
         # A near copy lacks at most this many words of the text. So it has one of the rarest ones.
-        num_rarest = len(words) - math.ceil(NEAR * len(words)) + 1
+        num_lacking = max(1, len(words) - math.ceil(NEAR * len(words)))
         rarest = sorted(words, key=lambda word: (len(self.by_word.get(word, [])), word))
-        for word in rarest[:num_rarest]:
+        for word in rarest[: num_lacking + 1]:
             for number in self.by_word.get(word, []):
                 other = self.word_sets[number]
                 if len(words & other) >= NEAR * max(len(words), len(other)):
+                    return True
+                if len(words ^ other) == 1:
                     return True
         return False
 

@@ -187,6 +187,24 @@ def test_near_copies_are_found_by_both_rules(sample):
             assert first.is_near(copy) and second.finds(copy), copy
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        pytest.param("Who invented the sand clock?", True, id="four of five words"),
+        pytest.param("What is depth perception?", True, id="one word more than a short one"),
+        pytest.param("What's your favorite drink?", True, id="a short form is two words"),
+        pytest.param("Who invented the sand clock of glass?", False, id="four of seven words"),
+        pytest.param("What is the perception?  Why?", False, id="two words more"),
+        pytest.param("Who are you?", False, id="another question"),
+    ],
+)
+def test_near_copies_of_short_questions(text, expected):
+    held_out = HeldOut(
+        ["Who invented the clock?", "What is perception?", "What 's your favorite book?"]
+    )
+    assert held_out.touches(text) == expected
+
+
 def test_letters_of_a_bracket_s_name_are_no_letters_of_the_text():
     """The older rule kept "lrb" and "rrb", so no sentence with brackets was found."""
     assert normal_form("A film -LRB- of sorts -RRB- .") == normal_form("A film (of sorts).")
