@@ -50,6 +50,8 @@ COMMANDS = {
     "sample-shares": "python -m tools.benchmarks.real_sentences RUN --course DIR --binary FILE "
     "--label PAIR --record sample-shares",
     "scaling": "python -m tools.benchmarks.scaling --data-dir DIR --record",
+    "vector-seconds": "python -m tools.benchmarks.vector_seconds --sets FILE --data-dir DIR "
+    "--record",
 }
 
 Record = dict[str, Any]

@@ -34,6 +34,7 @@ The files in reading order:
     scaling.py              Command: how cost grows with rows, length, batch, tasks and parameters.
     encoders.py             Command: what encoders are worth in fine-tuning.
     contrastive.py          Command: what contrastive stages do to an encoder.
+    vector_seconds.py       Command: seconds of each kind of sentence vector.
     readable.py             Command: do the fast and the readable code train the same?
     kill_resume.py          Command: do killed runs end in the same bits?
     bit_flips.py            Command: is a damaged file noticed before it is used?

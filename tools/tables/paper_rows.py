@@ -15,6 +15,7 @@ were these. A row may have other flags: "ct-table-1 --steps 400 --rows 4000".
 
 from __future__ import annotations
 
+import itertools
 import shlex
 import statistics
 from collections.abc import Callable, Mapping, Sequence
@@ -175,6 +176,28 @@ def names_of(entry: Entry) -> list[str]:
     return list(dict.fromkeys(names))
 
 
+def copy_rows(entry: Entry, records: Sequence[Record]) -> list[Row]:
+    """Return a row for each recipe of contrastive tension: all copies, and the pairs of copies.
+
+    Tables 6 and 7 of [CT]: the worst, the best and the mean average of all copies, and the least,
+    the largest and the mean difference of the two copies of a run.
+    """
+    rows = []
+    for name in entry["recipes"]:
+        runs = runs_of_recipe(entry, name, records)
+        averages = [[copy[AVERAGE] for copy in run["scores"].values()] for run in runs]
+        copies = list(itertools.chain.from_iterable(averages))
+        differences = [max(pair) - min(pair) for pair in averages]
+        values: dict[str, Any] = {"about": recipe_of(name).about}
+        for title, numbers in (("copies", copies), ("differences", differences)):
+            values[title] = "-"
+            if numbers:
+                low, mean, high = min(numbers), statistics.fmean(numbers), max(numbers)
+                values[title] = f"{low:.3f} / {mean:.3f} / {high:.3f}"
+        rows.append(Row(label_of(name), runs, values=values, count=str(len(runs))))
+    return rows
+
+
 # --- hidden states, and cosines by label ----------------------------------------------------------
 
 
@@ -280,6 +303,7 @@ PAPER_ROWS: Mapping[str, Callable[[Entry, Sequence[Record]], list[Row]]] = {
     "papers": paper_rows,
     "paper comparisons": paper_comparisons,
     "paper states": state_rows,
+    "paper copies": copy_rows,
 }
 PAPER_NOTES: Mapping[str, Callable[[Content], str]] = {
     "closing_of_papers": closing_of_papers,
