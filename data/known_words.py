@@ -56,6 +56,15 @@ def rows_of_unknown_words(examples: Sequence[Example], known: set[str]) -> list[
     return rows
 
 
+def share_of_known_words(examples: Iterable[Example], known: set[str]) -> float:
+    """Return which part of all words in some rows is known, from 0 to 1. 1 where there is none."""
+    words: list[str] = []
+    for example in examples:
+        for text in example.texts:
+            words += words_of(text)
+    return sum(word in known for word in words) / len(words) if words else 1.0
+
+
 # --- in the folder of a model ---------------------------------------------------------------------
 
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from data.examples import Example, evenly_spaced
+from data.known_words import share_of_known_words, words_in
 from multitask.rows import Tables
 from multitask.tasks import TASKS, Task, Tasks, labels_of
 
@@ -41,6 +42,24 @@ def repeated_rows(tables: Tables, tasks: Tasks = TASKS) -> str:
         num_repeated = sum(example.texts in train for example in dev)
         counts.append(f"{num_repeated:,} of {task.title}")
     return f"dev rows that are training rows too: {', '.join(counts)}"
+
+
+def lines_on_known_words(tables: Tables, tasks: Tasks) -> list[str]:
+    """What the table can't show of TF-IDF, a line for each task of the user.
+
+    Dev rows that are drawn from the training table often have its wordings, and later rows not.
+    """
+    lines = []
+    for name, task in tasks.items():
+        if task.is_built_in:
+            continue
+        train = words_in(tables[name]["train"].examples)
+        share = share_of_known_words(tables[name]["dev"].examples, train)
+        lines.append(
+            f"TF-IDF: {share:.0%} of the words in the dev rows of {task.title} stand in its "
+            "training rows. It knows no other words."
+        )
+    return lines
 
 
 def majority_predictions(

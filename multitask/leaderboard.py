@@ -214,27 +214,29 @@ def score_of(task: Task, table: Table, predictions: Predictions) -> float:
 BaselinePredictions = dict[str, dict[str, np.ndarray]]  # [baseline][task]: (N,)
 
 
-def predict_baselines(tables: Tables, tasks: Tasks = TASKS) -> BaselinePredictions:
-    """What the majority answer and TF-IDF say of the dev rows."""
+def predict_baselines(
+    tables: Tables, tasks: Tasks = TASKS, split: str = "dev"
+) -> BaselinePredictions:
+    """What the majority answer and TF-IDF say of the rows of a split."""
     predictions: BaselinePredictions = {}
     for title, predict_rows in BASELINES.items():
         predictions[title] = {}
         for name, task in tasks.items():
             train = tables[name]["train"].examples
-            dev = tables[name]["dev"].examples
-            predictions[title][name] = predict_rows(task, train, dev)
+            rows = tables[name][split].examples
+            predictions[title][name] = predict_rows(task, train, rows)
     return predictions
 
 
 def baseline_scores(
-    predictions: BaselinePredictions, tables: Tables, tasks: Tasks = TASKS
+    predictions: BaselinePredictions, tables: Tables, tasks: Tasks = TASKS, split: str = "dev"
 ) -> dict[str, dict[str, float]]:
-    """Majority and TF-IDF dev scores, as scores[baseline][task or overall]."""
+    """The scores of the baselines on a split, as scores[baseline][task or overall]."""
     baselines = {}
     for title, of_tasks in predictions.items():
         scores = {}
         for name, values in of_tasks.items():
-            labels = answers_of(tasks[name], tables[name]["dev"].examples)
+            labels = answers_of(tasks[name], tables[name][split].examples)
             scores[name] = tasks[name].score(values, labels)
         baselines[title] = with_overall(scores)
     return baselines
@@ -334,7 +336,20 @@ def lines_on_tfidf(chance: Chance, titles: Mapping[str, str]) -> list[str]:
     return [f"The difference to TF-IDF can't be told from chance: {', '.join(untold)}."]
 
 
-def score_lines(split: str, scores: dict[str, float], tasks: Tasks) -> str:
-    """A line for each score of test files that have labels, or of training rows."""
+def score_lines(
+    split: str,
+    scores: Mapping[str, float],
+    baselines: Mapping[str, Mapping[str, float]],
+    tasks: Tasks,
+) -> list[str]:
+    """A line for each score of test files that have labels, or of training rows.
+
+    baselines: their scores on the same rows, if there are any, by title and task.
+    """
     titles = score_titles(tasks)
-    return "".join(f"{split}: {titles[name]} {score:.4f}\n" for name, score in scores.items())
+    lines = []
+    for name, score in scores.items():
+        simple = [f"{title} {of_tasks[name]:.4f}" for title, of_tasks in baselines.items()]
+        beside = f" ({', '.join(simple)})" if simple else ""
+        lines.append(f"{split}: {titles[name]} {score:.4f}{beside}")
+    return lines

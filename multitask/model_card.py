@@ -20,7 +20,7 @@ from minbert.training import run_page
 from multitask import plan_registry
 from multitask.run_report import ReportedRun, prose_on_chance, score_table
 from multitask.tasks import Task
-from multitask.verdict import describe_verdict
+from multitask.verdict import describe_verdict, leads
 
 SAMPLE_NAME = "minbert-sample"
 # The hub's names of metrics.
@@ -119,12 +119,15 @@ def card_sections(run: ReportedRun) -> list[Section]:
     folder = run.folder.resolve().name
     stages = ", ".join(run.stages) or "none"
     first = run.trained[0]
+    # Who gets the model should read this before anything else.
+    warning = f"{describe_verdict(record, run.tasks, run.answered)} " if is_worse(run) else ""
     notes = "".join(f" {note}" for note in plan_registry.notes(record))
     return [
         Section(
             "Model",
+            f"{warning}"
             f"A BERT encoder with a head for each of these tasks: {', '.join(run.answered)}. "
-            f"minBERT trained it. Its stages beside the tasks: {stages}.{notes}",
+            f"minBERT trained it. Stages beside the training of the tasks: {stages}.{notes}",
             task_table(run),
             level=2,
         ),
@@ -159,12 +162,17 @@ def task_table(run: ReportedRun) -> Table:
 def score_prose(run: ReportedRun) -> str:
     """What the scores were measured on."""
     counts = [f"{len(run.dev_rows[name]):,} of {run.tasks[name].title}" for name in run.answered]
+    verdict = "" if is_worse(run) else describe_verdict(run.record, run.tasks, run.answered)
     return (
-        f"{describe_verdict(run.record, run.tasks, run.answered)} "
-        f"The dev rows: {', '.join(counts)}. They also selected the best epoch, so their scores "
-        f"are a little too high for new rows. The baselines read the same rows."
+        f"{verdict} The dev rows: {', '.join(counts)}. They also selected the best epoch, so their "
+        "scores are a little too high for new rows. The baselines read the same rows."
         f"{prose_on_chance(run)}"
-    )
+    ).strip()
+
+
+def is_worse(run: ReportedRun) -> bool:
+    """Whether a baseline is better in one of the tasks."""
+    return bool(leads(run.record, run.tasks, run.answered))
 
 
 def limitations(run: ReportedRun) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -33,7 +33,7 @@ from multitask import (
     summary,
     verdict,
 )
-from multitask.baselines import vectors_predictions
+from multitask.baselines import lines_on_known_words, vectors_predictions
 from multitask.combining import GradientSurgery
 from multitask.options import MultitaskOptions
 from multitask.plan import TrainedTasks
@@ -135,10 +135,14 @@ def write_results(run: TrainedRun) -> Results:
     models.save_pretrained(run.folder, run.tokenizer)
     save_words(run.folder / "model", data.examples("train"))
     terminal.doing("baselines: majority and TF-IDF")
+    tested = {name: data.tasks[name] for name in scores.test}
     of_baselines = leaderboard.predict_baselines(data.tables, data.tasks)
+    of_test = leaderboard.predict_baselines(data.tables, tested, "test") if tested else {}
     if any(not task.is_built_in for task in data.tasks.values()):
-        of_baselines["vectors"] = predict_from_start_vectors(run)
+        of_baselines["vectors"], vectors_of_test = predict_from_start_vectors(run, tested)
+        of_test |= {"vectors": vectors_of_test} if tested else {}
     baselines = leaderboard.baseline_scores(of_baselines, data.tables, data.tasks)
+    test_baselines = leaderboard.baseline_scores(of_test, data.tables, tested, "test")
     terminal.doing("intervals of the scores")
     chance = leaderboard.measure_chance(
         dev_outputs, of_baselines, data.tables, data.tasks, run.answered
@@ -151,7 +155,7 @@ def write_results(run: TrainedRun) -> Results:
         tasks=stored(data.tasks),
         predictions=prediction_files.digests_of(data.prediction_paths),
         scores=scores.dev,
-        **({"test_scores": scores.test} if scores.test else {}),
+        **({"test_scores": scores.test, "test_baselines": test_baselines} if tested else {}),
         **({"train_scores": train_scores} if train_scores else {}),
         baselines=baselines,
         **chance._asdict(),
@@ -172,19 +176,31 @@ def write_results(run: TrainedRun) -> Results:
     return Results(record, scores, chance, conflict_table, pages, cost)
 
 
-def predict_from_start_vectors(run: TrainedRun) -> dict[str, np.ndarray]:
-    """The dev predictions of a linear model on the encoder before training, of own tasks."""
+def predict_from_start_vectors(
+    run: TrainedRun, tested: Collection[str]
+) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+    """The predictions of a linear model on the encoder before training, of own tasks.
+
+    tested: the tasks whose test rows have labels. Returns those of dev and of test.
+    """
     terminal.doing("baseline: the vectors of the encoder before training")
     data = run.data
     device = run.outcome.tasks.parts.job.device
     start = StartVectors(run.model_folder, data.options.max_length, device)
-    predictions = {}
+    of_dev = {}
+    of_test = {}
     for name, task in data.tasks.items():
-        if not task.is_built_in:
-            train = data.tables[name]["train"].examples
-            dev = data.tables[name]["dev"].examples
-            predictions[name] = vectors_predictions(task, train, dev, start.encode)
-    return predictions
+        if task.is_built_in:
+            continue
+        train = data.tables[name]["train"].examples
+        dev = data.tables[name]["dev"].examples
+        test = data.tables[name]["test"].examples if name in tested else []
+        # Both in one call, because it encodes the training rows.
+        predictions = vectors_predictions(task, train, [*dev, *test], start.encode)
+        of_dev[name] = predictions[: len(dev)]
+        if test:
+            of_test[name] = predictions[len(dev) :]
+    return of_dev, of_test
 
 
 def print_tables(run: TrainedRun, results: Results) -> None:
@@ -208,9 +224,11 @@ def print_tables(run: TrainedRun, results: Results) -> None:
     terminal.table(table)
     if "vectors" in record["baselines"]:
         terminal.say("vectors: a linear model on the encoder's vectors before training")
+    terminal.say(*lines_on_known_words(run.data.tables, run.trained_tasks))
     for split in ("test", "train"):
         scores = record.get(f"{split}_scores", {})
-        terminal.say(*leaderboard.score_lines(split, scores, tasks).splitlines())
+        of_baselines = record.get(f"{split}_baselines", {})
+        terminal.say(*leaderboard.score_lines(split, scores, of_baselines, tasks))
     terminal.say("", results.cost)
 
 

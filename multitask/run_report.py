@@ -137,7 +137,7 @@ def prose_on_chance(run: ReportedRun) -> str:
 
 
 def score_table(run: ReportedRun) -> Table:
-    """A row for each score: dev, the test files that have labels, and the baselines on dev."""
+    """A row for each score: dev, the test files that have labels, and the baselines."""
     record = run.record
     columns: dict[str, Mapping[str, float | str]] = {
         "dev": known_scores({name: record["scores"][name] for name in run.tasks}, run.answered)
@@ -148,6 +148,8 @@ def score_table(run: ReportedRun) -> Table:
         columns["test"] = known_scores(record["test_scores"], run.answered)
     for name, scores in record["baselines"].items():
         columns[f"{name}, dev"] = scores
+    for name, scores in record.get("test_baselines", {}).items():
+        columns[f"{name}, test"] = scores
 
     rows = []
     for key, title in score_titles(run.tasks).items():

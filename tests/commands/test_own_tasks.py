@@ -358,7 +358,9 @@ def test_dev_and_labelled_test_files(flags, tables, tmp_path, capsys):
     record = record_of(tmp_path / "a")
     # Both files hold the same rows, and so does training.
     assert record["test_scores"] == record["scores"]
-    assert f"test: type macro F1 {record['scores']['type']:.4f}" in printed
+    assert record["test_baselines"] == record["baselines"]
+    assert f"test: type macro F1 {record['scores']['type']:.4f} (majority " in printed
+    assert "TF-IDF: 100% of the words in the dev rows of type stand in its training" in printed
     assert "dev rows that are training rows too: 30 of type" in printed
     assert len(read_table(tmp_path / "a" / "predictions" / "type-test-output.csv")) == 31
 

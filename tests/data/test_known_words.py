@@ -11,6 +11,7 @@ from data.known_words import (
     load_words,
     rows_of_unknown_words,
     save_words,
+    share_of_known_words,
     words_in,
     words_of,
 )
@@ -61,6 +62,8 @@ def test_a_row_is_named_if_more_than_half_of_its_words_are_unknown():
         UnknownWords("4", ("zorp", "blarg"), 3),
         UnknownWords("5", ("zorp", "blarg", "quux"), 5),
     ]
+    assert share_of_known_words(rows, known) == 9 / 16
+    assert share_of_known_words(rows[-1:], known) == 1.0
 
 
 def test_words_are_kept_with_a_model_by_task(tmp_path):

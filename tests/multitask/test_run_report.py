@@ -205,19 +205,27 @@ def test_a_run_of_one_task(run):
             "options": Options.of(tasks="sts", score="sts").flat(),
             "scores": {"sts": 0.75},
             "test_scores": {"sts": 0.5},
+            "test_baselines": {"TF-IDF": {"sts": 0.25}},
             "baselines": {"majority": {"sts": 0.0}},
             "epochs": [{"epoch": 1, "step": 8, "loss": 1.0, "sts": 0.75}],
             "stages": {},
         },
         tasks={"sts": TASKS["sts"]},
     )
-    assert table_of(single, "Scores") == [("STS Pearson", "0.7500", "0.5000", "0.0000")]
+    assert table_of(single, "Scores") == [("STS Pearson", "0.7500", "0.5000", "0.0000", "0.2500")]
     assert not Page(render_html("x", report_sections(single))).faults
     data = ModelCard(write_model_card(single).read_text()).data
     assert data.metrics == ["pearsonr"] and data.tags == ["minbert", "bert"]
     splits = {result.dataset_split: result.metric_value for result in data.eval_results}
     assert splits == {"validation": 0.75, "test": 0.5}
     assert data.pipeline_tag == "sentence-similarity"
+
+    # A model that is worse than a baseline says so in the first line of its card, and only then.
+    assert "## Model\n\nA BERT encoder" in write_model_card(single).read_text()
+    worse = replace(single, record={**single.record, "baselines": {"TF-IDF": {"sts": 0.8}}})
+    card = write_model_card(worse).read_text()
+    assert "## Model\n\nOn the dev rows: In STS, TF-IDF is better than this model" in card
+    assert card.count("TF-IDF is better") == 1
 
 
 # --- the card -------------------------------------------------------------------------------------
