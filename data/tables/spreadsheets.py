@@ -16,6 +16,7 @@ from pathlib import Path
 
 from data.tables.numbers import is_number
 from minbert.commands.files import write_atomically
+from minbert.commands.optional import install_command
 from minbert.commands.outputs import STREAM
 
 # A spreadsheet takes a cell for a formula by its first character. Some drop a blank before it, or
@@ -40,7 +41,8 @@ def check_spreadsheet(path: Path) -> None:
     if suffix == ".xlsx" and importlib.util.find_spec("openpyxl") is None:
         raise ValueError(
             f"--out is {path}; an Excel workbook needs the package openpyxl, which is not "
-            "installed. Run `bash setup.sh --excel`, or pass a name that ends in .csv."
+            f"installed. Run `{install_command(['openpyxl'], '--excel')}`, or pass a name that "
+            "ends in .csv."
         )
 
 

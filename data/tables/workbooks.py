@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from data.tables.json_rows import emptiness, to_field
 from data.tables.rows import WORKBOOK, Layout, RawTable, Row
+from minbert.commands.optional import install_command
 
 if TYPE_CHECKING:
     from openpyxl.worksheet._read_only import ReadOnlyWorksheet
@@ -54,7 +55,7 @@ def read_workbook(name: str, content: bytes) -> RawTable:
     except ModuleNotFoundError:
         raise ValueError(
             f"{name}: an Excel workbook needs the package openpyxl, which is not installed. Run "
-            "`bash setup.sh --excel`, or save the sheet as CSV in UTF-8."
+            f"`{install_command(['openpyxl'], '--excel')}`, or save the sheet as CSV in UTF-8."
         ) from None
     try:
         sheets = read_sheets(name, content, openpyxl)

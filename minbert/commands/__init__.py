@@ -14,9 +14,9 @@ texts.py        Makes signs visible that a reader cannot see, and keeps messages
 streams.py      Standard input and output that may be closed, full or without a reader.
 ctrl_c.py       Ctrl-C while a command works, also where a library loses it.
 memory.py       Too little memory, told as such.
-ending.py       Exit codes, Ctrl-C and the messages of both.
-optional.py     Packages that only some commands need.
 hidden.py       Files of a user that hide a package of ours.
+optional.py     Packages that are not installed, and the command that installs them.
+ending.py       Exit codes, Ctrl-C and the messages of both.
 launcher.py     The command `minbert`, which lists and starts all commands.
 files.py        Files that are written whole or not at all.
 new_folders.py  Folders that are written whole or not at all.

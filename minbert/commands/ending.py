@@ -22,6 +22,7 @@ from minbert.commands import start, streams
 from minbert.commands.ctrl_c import INTERRUPTION
 from minbert.commands.memory import first_line_of, is_lack_of_memory, message_of_full_memory
 from minbert.commands.new_folders import reserved
+from minbert.commands.optional import advice_on_module
 from minbert.commands.paths import NotWritten, in_shell
 from minbert.commands.plugins import flags_of_named
 from minbert.commands.texts import visible_everywhere
@@ -205,7 +206,7 @@ class Ending:
         self.code = BAD_INPUT
         self.message = f"{self.name}: {error}"
         if isinstance(error, ModuleNotFoundError):
-            self.message += ". Run `bash setup.sh` once, then .venv/bin/python"
+            self.message += f". {advice_on_module(error.name or '')}"
         elif isinstance(error, FloatingPointError):
             self.code = DIVERGED
         elif isinstance(error, OSError) and error.filename is None and error.errno in FULL:

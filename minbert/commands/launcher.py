@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from minbert.commands import streams
 from minbert.commands.hidden import ROOT
+from minbert.commands.optional import advice_on_module
 
 USAGE = "usage: minbert COMMAND ...   (minbert COMMAND --help lists the flags of a command)"
 
@@ -156,10 +157,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ModuleNotFoundError as error:
         if is_ours(error.name or ""):
             raise
-        print(
-            f"minbert: {error}. Run `bash setup.sh` in {ROOT}, or install that package into the "
-            "environment of this command.",
-            file=sys.stderr,
-        )
+        print(f"minbert: {error}. {advice_on_module(error.name or '')}.", file=sys.stderr)
         return 2
     return 0

@@ -11,6 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from minbert.commands.optional import install_command
 from minbert.reporting.event_file import EventFile
 from minbert.reporting.figures import Line, LinePlot
 from minbert.reporting.images import write_png
@@ -30,7 +31,8 @@ History = Sequence[Mapping[str, Any]]
 def missing_libraries() -> str:
     """Say which output the run will lack, and how to get it. Empty if nothing is missing."""
     if find_spec("tensorboard") is None:
-        return "no TensorBoard log: tensorboard is not installed (bash setup.sh --plots)"
+        command = install_command(["tensorboard"], "--plots")
+        return f"no TensorBoard log: tensorboard is not installed ({command})"
     return ""
 
 

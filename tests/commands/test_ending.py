@@ -22,6 +22,7 @@ from contrastive.quality import __main__ as quality
 from minbert.commands import start
 from minbert.commands.ctrl_c import INTERRUPTION
 from minbert.commands.ending import exit_code, resumable, this_launcher, this_python
+from minbert.commands.optional import advice_on_module
 from minbert.commands.paths import in_shell
 from minbert.pretraining import __main__ as pretraining
 from minbert.reporting import terminal
@@ -85,10 +86,9 @@ def run_python(*arguments: str, **options) -> subprocess.CompletedProcess:
             "python -m x: [Errno 2] No such file: 'b'\n",
         ),
         (
-            ModuleNotFoundError("No module named 'jinja2'"),
+            ModuleNotFoundError("No module named 'jinja2'", name="jinja2"),
             2,
-            "python -m x: No module named 'jinja2'. Run `bash setup.sh` once, then "
-            ".venv/bin/python\n",
+            f"python -m x: No module named 'jinja2'. {advice_on_module('jinja2')}\n",
         ),
         (FloatingPointError("the loss is nan."), 1, "python -m x: the loss is nan.\n"),
         (KeyboardInterrupt(), 130, "\nStopped.\n"),

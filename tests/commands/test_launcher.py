@@ -13,6 +13,7 @@ import pytest
 
 from minbert import __version__
 from minbert.commands import launcher
+from minbert.commands.optional import advice_on_module
 from tests.packages import PACKAGES
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -140,7 +141,7 @@ def test_a_package_that_is_not_installed_is_named(monkeypatch, capsys, absent, i
         return
     assert launcher.main(["embed"]) == 2
     said = capsys.readouterr().err
-    assert "No module named 'safetensors'" in said and "setup.sh" in said
+    assert said == f"minbert: No module named 'safetensors'. {advice_on_module('safetensors')}.\n"
 
 
 def test_standard_input_reaches_the_command(tmp_path):

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import re
 
 import pytest
 
@@ -16,6 +17,7 @@ from data.tables.spreadsheets import (
     typed_cell,
     write_spreadsheet,
 )
+from minbert.commands.optional import install_command
 
 
 @pytest.mark.parametrize(
@@ -124,5 +126,6 @@ def test_a_name_that_cannot_be_written_is_refused(tmp_path, monkeypatch):
     with pytest.raises(ValueError, match=r"expected is a name that ends in \.csv or \.xlsx"):
         check_spreadsheet(tmp_path / "out.tsv")
     monkeypatch.setattr("data.tables.spreadsheets.importlib.util.find_spec", lambda name: None)
-    with pytest.raises(ValueError, match="needs the package openpyxl.* Run `bash setup.sh --excel"):
+    command = re.escape(install_command(["openpyxl"], "--excel"))
+    with pytest.raises(ValueError, match=f"needs the package openpyxl.* Run `{command}`"):
         check_spreadsheet(tmp_path / "out.xlsx")

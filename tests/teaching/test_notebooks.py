@@ -195,7 +195,8 @@ def test_missing_packages_are_named(tmp_path, monkeypatch, capsys):
     assert main(["1", "--out", str(tmp_path / "built")]) == 2
     assert capsys.readouterr().err == (
         "python -m teaching.notebooks: not installed, but needed for notebooks: jupytext, "
-        "nbformat, nbclient, ipykernel. Run `bash setup.sh --notebooks`.\n"
+        "nbformat, nbclient, ipykernel. Run "
+        f"`{optional.install_command(optional.NOTEBOOK_PACKAGES, '--notebooks')}`.\n"
     )
     assert not (tmp_path / "built").exists()
 
