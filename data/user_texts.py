@@ -201,10 +201,10 @@ def read_lines(name: str, content: bytes, num_texts: int) -> UserTexts:
     lines = split_lines(decoded.text)
     expected = "one text per line" if num_texts == 1 else "two texts per line, with a tab between"
     if not lines:
-        raise ValueError(
-            f"{name} holds no lines; expected is {expected}, in UTF-8. Pass them with < texts.txt "
-            "or --input texts.txt."
-        )
+        advice = "Pass a file that has some."
+        if name == STANDARD_INPUT:
+            advice = "Pass them with < texts.txt or --input texts.txt."
+        raise ValueError(f"{name} holds no lines; expected is {expected}, in UTF-8. {advice}")
     rows = []
     for number, line in enumerate(lines, start=1):
         place = f"{name}, line {number}"
@@ -236,9 +236,10 @@ def take_texts(
 ) -> UserTexts:
     """Return the texts in the columns of a table."""
     flags = " and ".join(f"{role.flag} NAME" for role in roles)
+    lines = "is a text of its own" if len(roles) == 1 else "has two texts with a tab between"
     advice = (
-        f"Pass the columns of the texts with {flags}, or --lines if each line is a text of its "
-        f"own. If the file has no header, a number names a column: 1 to {len(table.columns)}."
+        f"Pass the columns of the texts with {flags}, or --lines if each line {lines}. If the "
+        f"file has no header, a number names a column: 1 to {len(table.columns)}."
     )
     passed = [names.text, names.text_pair][: len(roles)]
     columns = find_columns(table, roles, passed, advice)

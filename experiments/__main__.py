@@ -32,9 +32,9 @@ from experiments.recipes import COMPARISONS, RECIPES, values_of
 from experiments.records import COMMANDS, RECORDS, add_records, read_records, record_of
 from experiments.results import Results
 from experiments.run_files import read_record
-from experiments.series import Arm, Series, parse_seeds, run_process
+from experiments.series import Arm, Series, advice_after, parse_seeds, run_process
 from experiments.tables import CSV_HEADER, LATEX_START, build_csv, build_latex
-from minbert.commands.ending import BAD_INPUT, DEFECT, DIVERGED, exit_code
+from minbert.commands.ending import exit_code
 from minbert.commands.files import write_text
 from minbert.commands.flags import parse_command
 from minbert.commands.options import CommandOptions, argument, positional
@@ -196,18 +196,6 @@ def finish_run(series: Series, name: str, seed: int, log: Callable[[str], None])
     return code
 
 
-def describe_failure(folder: Path, code: int) -> str:
-    """Return the message about a run that ended with another exit code than 0."""
-    if code in (DIVERGED, BAD_INPUT):
-        # The same command would fail in the same way.
-        advice = "Correct what the message names. Then start the same command again."
-    elif code == DEFECT:
-        advice = "The message names a file with the traceback. Please report it."
-    else:
-        advice = "The same command goes on from here."
-    return f"{folder}: ended with code {code}; its message is above. {advice}"
-
-
 @exit_code(PROGRAM, "Stopped. The same command goes on from here.")
 def main(argv: Sequence[str] | None = None) -> int:
     """Exit code 0 when all runs are finished, else that of the run that failed.
@@ -261,7 +249,9 @@ def run_series(series: Series, against: str, records: Path | None) -> int:
             folder = series.folder(name, seed)
             code = finish_run(series, name, seed, terminal.say)
             if code:
-                terminal.complain(describe_failure(folder, code))
+                terminal.complain(
+                    f"{folder}: ended with code {code}; its message is above. {advice_after(code)}"
+                )
                 return code
             record = read_record(folder)
             results.add(name, folder, record)

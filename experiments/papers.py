@@ -20,6 +20,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -35,7 +36,7 @@ from experiments.paper_recipes import (
 from experiments.recipes import COMPARISONS
 from experiments.recipes import RECIPES as RECIPES_OF_TASKS
 from experiments.records import RECORDS, add_records, without_folders
-from experiments.series import parse_seeds, run_process
+from experiments.series import advice_after, parse_seeds, run_process
 from experiments.tables import format_head, format_row
 from minbert.commands.ending import exit_code
 from minbert.commands.files import digest_of_file, read_json, write_json, write_text
@@ -137,7 +138,8 @@ class PapersOptions(CommandOptions):
         for name in self.names:
             if name in RECIPES_OF_TASKS or name in COMPARISONS:
                 raise ValueError(
-                    f"{name} is a recipe of run_multitask.py. Give it in a command of its own."
+                    f"{name} is a recipe of run_multitask.py. Give it in a command of its own: "
+                    f"python -m experiments {name}."
                 )
         recipes = self.recipes
         self.check_measured()
@@ -262,15 +264,13 @@ def measure(job: Job, copy: str, model: str, options: PapersOptions) -> dict[str
 
 
 def run(command: list[str], log: Path) -> None:
-    """Run a command to its end. ValueError where it fails; its output says why."""
+    """Run a command to its end. ValueError where it fails."""
     terminal.doing(f"running, its output in {log}")
     code = run_process(command, log)
     if code:
-        lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
         raise ValueError(
-            f"{shlex.join(command[:4])} ended with code {code}; {log} has its output. Its "
-            f"last line: {lines[-1] if lines else 'nothing was printed'}. The same command goes on "
-            "from here."
+            f"{shlex.join(command[:4])} ended with code {code}; its message is above, and {log} "
+            f"has its output. {advice_after(code)}"
         )
 
 
@@ -288,7 +288,9 @@ def scores_in(record: Mapping[str, Any], vector: str) -> dict[str, float]:
         if kind not in of_set["vectors"]:
             reason = of_set["left_out"].get(kind, "it is no kind of vector there")
             file = of_set["file"]
-            raise ValueError(f"{file}: there is no {kind} ({reason}). Pass a larger file.")
+            raise ValueError(
+                f"{file}: there is no {kind} ({reason}). Pass a larger file, or more --rows."
+            )
         scores[paper_name(name)] = of_set["vectors"][kind]["all"]["spearman"]
     for name, task in record.get("senteval", {}).items():
         scores[name] = task["accuracy"]
@@ -449,11 +451,15 @@ def run_series(options: PapersOptions) -> None:
 
 
 def is_for_papers(words: Sequence[str]) -> bool:
-    """Whether a command line of `python -m experiments` names a recipe of a paper."""
+    """Whether a command line of `python -m experiments` names a recipe of a paper, or nearly."""
+    known = [*RECIPES, *RECIPES_OF_TASKS, *COMPARISONS]
     for before, word in itertools.pairwise(["", *words]):
         # --record and --layers have no value there.
         is_value = before.startswith("--") and "=" not in before and before not in SWITCHES
         if word in RECIPES and not is_value:
+            return True
+        similar = [] if before.startswith("--") else get_close_matches(word, known, n=1)
+        if similar and similar[0] in RECIPES:
             return True
     return False
 

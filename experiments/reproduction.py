@@ -33,6 +33,8 @@ from experiments.series import COMMAND
 from minbert.commands.files import digest_of_file
 from minbert.commands.flags import shell_command
 from minbert.commands.options import AUTO, flat
+from minbert.commands.paths import in_shell
+from minbert.commands.plugins import flags_of_named
 from minbert.reporting import terminal
 from minbert.training.code_version import ROOT, code_version, run_git
 from minbert.training.step_log import LOG_FILE, read_log
@@ -79,7 +81,8 @@ def reproduce_run(folder: Path, out: Path, say: Say) -> int:
         say("same bits: all tensors, all files of predictions and all scores agree.")
         return SAME
     say(f"differs, {first_difference(folder, again)}: {', '.join(differing[:5])}")
-    say(f"`python -m multitask.compare {folder} {again}` says whether the scores differ by chance.")
+    runs = f"{in_shell(folder)} {in_shell(again)}{flags_of_named()}"
+    say(f"`python -m multitask.compare {runs}` says whether the scores differ by chance.")
     return OTHER
 
 

@@ -14,10 +14,20 @@ from typing import Any, NamedTuple
 
 from experiments.flags import parse_flags
 from experiments.recipes import values_of
-from minbert.commands.ending import STOPPED
+from minbert.commands.ending import BAD_INPUT, DEFECT, DIVERGED, STOPPED
 
 PR_SET_PDEATHSIG = 1  # of Linux' prctl: the signal that a process gets when its parent ends
 COMMAND = Path(__file__).resolve().parent.parent / "run_multitask.py"
+
+
+def advice_after(code: int) -> str:
+    """What to do after a process of a series that ended with another exit code than 0."""
+    if code in (DIVERGED, BAD_INPUT):
+        # The same command would fail in the same way.
+        return "Correct what the message names. Then start the same command again."
+    if code == DEFECT:
+        return "The message names a file with the traceback. Please report it."
+    return "The same command goes on from here."
 
 
 def parse_seeds(text: str) -> tuple[int, ...]:

@@ -16,12 +16,15 @@ from typing import Any, NamedTuple
 from experiments.run_files import read_record
 from minbert.commands.ending import exit_code
 from minbert.commands.flags import parse_command
+from minbert.commands.memory import first_line_of
+from minbert.commands.optional import install_command
 from minbert.commands.options import CommandOptions, argument, positional
 from minbert.training.step_log import LOG_FILE, LOSS_PREFIX, read_log
 
 PROGRAM = "python -m experiments.track"
 # Their functions init, log and finish take the same arguments.
 TRACKERS = ("trackio", "wandb")
+ADVICE = {"wandb": " WANDB_MODE=offline before the command keeps the run on this machine."}
 NO_SCORES = ("epoch", "step", "loss")  # of an entry of run.json's epochs
 
 
@@ -72,18 +75,28 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except ModuleNotFoundError as error:
         if error.name != options.to:
             raise
+        others = [name for name in TRACKERS if name != options.to]
         raise ValueError(
-            f"{options.to} is not installed. Run `pip install {options.to}`, or name another "
-            f"tracker with --to: {', '.join(TRACKERS)}."
+            f"{options.to} is not installed. Run `{install_command([options.to])}`, or pass --to "
+            f"{' or '.join(others)}."
         ) from None
-    name = options.run.resolve().name
-    tracker.init(project=options.project, name=name, config=record["options"])
-    for event in events:
-        tracker.log(event.values, step=event.step)
     final = {f"final/{name}": score for name, score in record["scores"].items()}
-    tracker.log(final, step=len(events) + 1)
-    tracker.finish()
-    print(f"{options.run}: {len(events):,} steps are in {options.to}, project {options.project}.")
+    events.append(Event(len(events) + 1, final))
+    name = options.run.resolve().name
+    try:
+        tracker.init(project=options.project, name=name, config=record["options"])
+        for event in events:
+            tracker.log(event.values, step=event.step)
+        tracker.finish()
+    # Each tracker has exceptions of its own, such as for a missing login.
+    except Exception as error:
+        raise ValueError(
+            f"{options.to} did not take the run ({type(error).__name__}: {first_line_of(error)}). "
+            f"Correct that first.{ADVICE.get(options.to, '')}"
+        ) from error
+    print(
+        f"{options.run}: {len(events) - 1:,} steps are in {options.to}, project {options.project}."
+    )
 
 
 if __name__ == "__main__":

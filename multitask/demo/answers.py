@@ -22,10 +22,12 @@ import torch.nn.functional as F
 from matplotlib import rc_context
 
 from data.batching import EncodedExamples, arrange_sentences, sorted_batches
-from data.examples import Example
+from data.examples import BUILT_IN_FILES, Example
+from data.options import SAMPLE_FOLDER
 from data.user_texts import TextRow, UserTexts
 from minbert import BertModel
 from minbert.commands.files import digest_of_file
+from minbert.commands.options import with_values
 from minbert.reporting.attention_pictures import draw_attention
 from multitask.answers import Answer, describe_file, warn_of_unknown_words, write_answers
 from multitask.command_options import PredictOptions
@@ -179,6 +181,13 @@ class Demo:
         """
         data = self.record.options.data
         path = Path(data.file_of(task.name, "train"))
+        digest = self.record.files.get(str(path))
+        # The files of the bundled run came with this package, which may lie anywhere.
+        if self.record.folder == BUNDLED_RUN and not path.is_file():
+            files = BUILT_IN_FILES[task.name].items()
+            paths = {f"{task.name}_{split}": str(SAMPLE_FOLDER / name) for split, name in files}
+            data = with_values(data, **paths)
+            path = Path(data.file_of(task.name, "train"))
         if not path.is_file():
             raise ValueError(
                 f"{path.absolute()} is not there. Restore it, or start this command in the folder "
@@ -190,7 +199,7 @@ class Demo:
         notes = []
         if len(examples) < len(table.examples):
             notes.append(f"{len(examples):,} of {len(table.examples):,} rows were searched.")
-        if digest_of_file(path) != self.record.files.get(str(path)):
+        if digest_of_file(path) != digest:
             notes.append(f"{path} has changed since the run was trained.")
         return TrainingRows(examples, vectors, notes)
 
@@ -215,12 +224,19 @@ class Demo:
     # --- a table ----------------------------------------------------------------------------------
 
     def table(
-        self, task: str, name: str, content: str, text: str = "", text_pair: str = ""
+        self,
+        task: str,
+        name: str,
+        content: str,
+        text: str = "",
+        text_pair: str = "",
+        lines: bool = False,
     ) -> dict[str, Any]:
         """Answer the rows of a file, as `multitask.predict --out` does.
 
         name, content: of the file; the content in base64. text, text_pair: names of its columns, or
-        "". Returns the same for the table with the answers.
+        "". lines: whether each line is a row, and the file no table. Returns the same for the table
+        with the answers.
         """
         known = self.task_of(task)
         ending = re.search(r"\.[a-z]{1,5}$", name.lower())
@@ -235,6 +251,7 @@ class Demo:
                 input=path,
                 text=text or None,
                 text_pair=text_pair or None,
+                lines=lines,
                 out=out,
             )
             try:

@@ -7,6 +7,7 @@ command only has to be read, its parser stands for it.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,6 +24,8 @@ from contrastive.train.parser import short_flags
 from course.four_runs import check_flags as check_part1
 from experiments.__main__ import parse as parse_series
 from experiments.labels import LabelsOptions
+from experiments.papers import PapersOptions, is_for_papers
+from minbert.commands import optional
 from minbert.commands.flags import parse_command
 from minbert.pretraining.__main__ import parse as parse_pretraining
 from multitask.command_options import CompareOptions
@@ -49,6 +52,18 @@ def compare(words: list[str]) -> None:
     parse_command(CompareOptions, "compare", "", words)
 
 
+def papers(words: list[str]) -> None:
+    parse_command(PapersOptions, "papers", "", words)
+
+
+def series(words: list[str]) -> None:
+    """Recipes of the papers have a command of their own, which takes over."""
+    if is_for_papers(words):
+        papers(words)
+    else:
+        parse_series(words)
+
+
 class Case(NamedTuple):
     """A command that is refused, and the one that its message asks for."""
 
@@ -61,6 +76,8 @@ class Case(NamedTuple):
 EMBED = "minbert-mini --input texts.txt"
 QUALITY = "minbert-mini --sets pairs.tsv"
 STAGE = "simcse --text sts --out new"
+MEAN = "sg-table-1-mean"
+SETS = "--sets pairs.tsv"
 CASES = [
     Case(embed, f"{EMBED} --top 2", "add one of them, or drop", f"{EMBED} --top 2 --query cat"),
     Case(embed, f"{EMBED} --query cat --duplicates", "ask for one", f"{EMBED} --duplicates"),
@@ -170,6 +187,31 @@ CASES = [
     Case(parse_series, "--arm a", "then = and flags", "--arm a=--epochs=1"),
     Case(parse_series, "--arm a= --record b", "Drop --arm", "defaults --record b"),
     Case(parse_series, "--arm a=--epochs=1 --with=--epochs=2", "Drop one of", "--arm a=--epochs=1"),
+    Case(
+        series,
+        "sg-table-1-mea --sets pairs.tsv",
+        "Did you mean sg-table-1-mean? python -m experiments.papers --list shows all.",
+        "sg-table-1-mean --sets pairs.tsv",
+    ),
+    Case(papers, SETS, "NAME is missing; --list shows", "--list"),
+    Case(papers, f"{MEAN} {MEAN} {SETS}", "Name each one once", f"{MEAN} {SETS}"),
+    Case(series, f"rob-1 {MEAN} {SETS}", "own: python -m experiments rob-1.", "rob-1"),
+    Case(papers, f"ct-table-1 {SETS}", "Add --text FILE", f"ct-table-1 {SETS} --text texts.txt"),
+    Case(papers, f"{MEAN} {SETS} --text texts.txt", "Drop it", f"{MEAN} {SETS}"),
+    Case(papers, MEAN, "pass --sets FILE...,", f"{MEAN} {SETS}"),
+    Case(
+        papers,
+        f"{MEAN} --ranking r.tsv --rows 9",
+        "without --sets or --pairs. Add one of them",
+        f"{MEAN} --ranking r.tsv --rows 9 --pairs pairs.tsv",
+    ),
+    Case(papers, f"{MEAN} {SETS} --senteval d", "Measure them in two commands", f"{MEAN} {SETS}"),
+    Case(
+        papers,
+        f"sg-table-1-wk {SETS} --ranking r.tsv",
+        "a command of its own, with --sets alone",
+        f"sg-table-1-wk {SETS}",
+    ),
     Case(check_part1, "--name x", "drop it", ""),
     Case(check_part1, "--sst_dev_out x.csv", "Drop the flag", ""),
     Case(labels, "run --folds 3 --curve", "Ask one after the other", "run --curve"),
@@ -226,3 +268,36 @@ def test_a_command_that_is_not_changed_is_refused_again(message_of):
     """The negative control."""
     case = CASES[0]
     assert message_of(case, case.line) == message_of(case, case.line) != ""
+
+
+@pytest.mark.parametrize(
+    ("prefix", "has_script", "command"),
+    [
+        ("clone/.venv", True, "bash setup.sh --excel"),
+        ("/usr", True, "bash setup.sh --excel"),
+        ("/opt/conda", True, "python3 -m pip install openpyxl"),
+        ("clone/.venv", False, "python3 -m pip install openpyxl"),
+    ],
+    ids=["its own environment", "none", "another one", "an installed package"],
+)
+def test_a_package_is_installed_for_the_python_that_lacks_it(
+    tmp_path, monkeypatch, prefix, has_script, command
+):
+    """setup.sh would install it into the .venv of the clone."""
+    clone = tmp_path / "clone"
+    clone.mkdir()
+    for name in ("setup.sh", "pyproject.toml") if has_script else ():
+        (clone / name).touch()
+    monkeypatch.chdir(clone)
+    monkeypatch.setattr(optional, "ROOT", clone)
+    monkeypatch.setattr(sys, "prefix", str(tmp_path / prefix))
+    monkeypatch.setattr(sys, "base_prefix", "/usr")
+    monkeypatch.setattr(sys, "executable", "python3")
+    assert optional.install_command(["openpyxl"], "--excel") == command
+    # Without it no command starts, and a clone brings all of its packages.
+    advice = optional.advice_on_module("sklearn")
+    if "setup.sh" in command:
+        assert advice == "Run `bash setup.sh` once, then .venv/bin/python"
+    else:
+        packages = "-e ." if has_script else "scikit-learn"
+        assert advice == f"Run `python3 -m pip install {packages}` once"

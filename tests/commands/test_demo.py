@@ -18,6 +18,7 @@ from multitask.demo.__main__ import main
 from multitask.demo.answers import Demo
 from multitask.demo.server import DemoServer
 from multitask.rows import read_tables
+from multitask.user_rows import BUNDLED_RUN
 
 PAIR = ["a man is in the hotel", "a girl"]
 
@@ -124,6 +125,46 @@ def test_a_table_comes_back_with_its_answers(server, predictor):
     # A message names the user's file, and not ours.
     error = ask(server, "/table", status=400, task="sst", name="my.csv", content=content, text="b")
     assert error["error"].startswith("my.csv") and "note, said" in error["error"]
+
+
+@pytest.mark.parametrize(
+    ("task", "content", "words", "changes"),
+    [
+        ("sst", "said,by\nhello,me\n", "texts with --text NAME", {"text": "said"}),
+        ("sst", "hello, you\nbye, you\n", "or --lines if each line", {"lines": True}),
+        ("sst", "said,by\nhello,me\n", "a number names a column: 1 to 2", {"text": "2"}),
+        (
+            "para",
+            "a1\tb1\nx\ty\n",
+            "Name the columns with --text and --text-pair",
+            {"text": "a1", "text_pair": "b1"},
+        ),
+        ("para", "a1\tb1\nx\ty\n", "or pass --lines", {"lines": True}),
+        ("sst", "", "holds no lines", {"content": "hello"}),
+        ("sst", "hello\n\nbye", "Remove empty lines first", {"content": "hello\nbye"}),
+    ],
+)
+def test_advice_about_a_table_is_followed_on_the_page(server, task, content, words, changes):
+    """Each flag that a message names is a field of the page."""
+
+    def answer(status: int, content: str, **fields: Any) -> dict[str, Any]:
+        encoded = base64.b64encode(content.encode()).decode()
+        name = "mine.csv" if "," in content else "mine.txt"
+        return ask(server, "/table", status, task=task, name=name, content=encoded, **fields)
+
+    message = answer(400, content)["error"]
+    assert words in message
+    for flag in re.findall(r"--[a-z-]+", message):
+        assert f"({flag})" in server.page
+    assert answer(200, **{"content": content, **changes})["name"] == "predictions.csv"
+
+
+def test_the_bundled_run_finds_its_rows_in_every_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    demo = Demo(BUNDLED_RUN)
+    monkeypatch.setattr("multitask.demo.answers.NUM_TRAINING_ROWS", 20)
+    found = demo.nearest("sst", ["a man"])
+    assert len(found["rows"]) == 5 and not any("changed" in note for note in found["notes"])
 
 
 @pytest.mark.parametrize(

@@ -173,6 +173,29 @@ def test_a_record_has_the_states_of_both_copies(
         assert [bucket["mean"] for bucket in states["buckets"]] == means
 
 
+def test_after_a_failure_the_same_command_is_advised_only_where_it_helps(
+    commands, tiny_model, tmp_path, capsys
+):
+    """A file that lacks a column fails again. Mended, the same command works."""
+    sets = tmp_path / "own.tsv"
+    sets.write_text("a\tb\n1\t2\n")
+    words = ["sg-table-1-mean", "--model", str(tiny_model), "--sets", str(sets)]
+    words += ["--out", str(tmp_path / "out")]
+    assert papers.main(words) == 2
+    said = capsys.readouterr().err
+    assert "ended with code 2; its message is above" in said
+    assert said.endswith("Correct what the message names. Then start the same command again.\n")
+    rows = "a dog\ta cat\t1\nthe sun\ta star\t4\na man\ta boy\t3\n"
+    sets.write_text(f"sentence1\tsentence2\tscore\n{rows}")
+    assert papers.main(words) == 0
+
+    # Whitening needs more sentences than a vector has coordinates.
+    sets.write_text(f"sentence1\tsentence2\tscore\n{rows}x y\tz\t2\n")
+    words[0] = "sg-table-1-whitening"
+    assert papers.main([*words, "--rows", "3"]) == 2
+    assert "Pass a larger file, or more --rows." in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

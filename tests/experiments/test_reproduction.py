@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 import shutil
 from types import SimpleNamespace
 
@@ -16,6 +18,7 @@ from experiments.records import RECORDS, add_records, read_records
 from experiments.reproduce import main
 from experiments.reproduction import differences_of_runs, digest_of_data, unlike_seeds
 from minbert.commands.files import write_json
+from multitask.compare import main as compare
 
 METHODS = read_records(RECORDS / "methods.jsonl")
 
@@ -67,6 +70,27 @@ def test_a_run_comes_out_in_the_same_bits(two_runs, tmp_path, reproduce):
     change_record(copy, best_step=1)
     assert "best_step in run.json" in differences_of_runs(copy, again)
     assert record["best_step"] != 1
+
+
+def test_the_command_that_it_names_compares_the_two(two_runs, tmp_path, reproduce, monkeypatch):
+    """In folders whose names have a blank."""
+    first, second = (shutil.copytree(run, tmp_path / "my runs" / run.name) for run in two_runs)
+    monkeypatch.setattr(reproduction, "train_again", lambda *_: second)
+    code, printed, _ = reproduce(first)
+    program, command = re.findall(r"`python -m (\S+) (.*)`", printed)[0]
+    assert (code, program) == (1, "multitask.compare")
+    assert compare(shlex.split(command)) == 0
+
+
+def test_a_folder_that_is_there_is_not_written_into(two_runs, tmp_path, reproduce, monkeypatch):
+    (tmp_path / "out" / two_runs[0].name).mkdir(parents=True)
+    code, _, said = reproduce(two_runs[0], "--out", tmp_path / "out")
+    assert code == 2 and "exists. Give another --out" in said
+    monkeypatch.setattr(
+        reproduction.subprocess, "run", lambda *_, **__: SimpleNamespace(returncode=3)
+    )
+    _, _, said = reproduce(two_runs[0], "--out", tmp_path / "other")
+    assert "the training ended with exit code 3" in said
 
 
 def test_two_seeds_differ_first_at_the_first_step(two_runs):
@@ -171,6 +195,8 @@ def test_a_record_says_what_it_needs(tampered, reproduce, tmp_path, monkeypatch)
 
     code, _, said = reproduce("--data-dir", str(tmp_path), "mine:1")
     assert code == 2 and f"{tmp_path} does not hold all files of its tasks" in said
+    assert "Give the folder of its data as --data-dir." in said
+    assert reproduce("--data-dir", str(SAMPLE_FOLDER), "mine:1")[0] == 0
 
 
 def test_a_record_of_an_earlier_sample_says_where_its_data_are(reproduce):

@@ -10,6 +10,7 @@ import types
 import pytest
 
 from experiments import track
+from minbert.commands.optional import install_command
 
 
 @pytest.fixture
@@ -45,10 +46,31 @@ def test_each_step_and_each_score_is_sent_once(two_runs, tracker, capsys):
     assert "steps are in trackio, project mine" in capsys.readouterr().out
 
 
-def test_without_the_package_it_says_what_to_install(two_runs, monkeypatch, capsys):
+def test_without_the_package_it_says_what_to_install(two_runs, tracker, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "wandb", None)
     assert track.main([str(two_runs[0]), "--to", "wandb"]) == 2
-    assert "wandb is not installed. Run `pip install wandb`" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert (
+        f"wandb is not installed. Run `{install_command(['wandb'])}`, or pass --to trackio." in said
+    )
+    assert track.main([str(two_runs[0]), "--to", "trackio"]) == 0
+
+
+def test_what_a_tracker_refuses_is_said(two_runs, tracker, monkeypatch, capsys):
+    """wandb raises an exception of its own where nobody has logged in."""
+
+    class UsageError(Exception):
+        pass
+
+    def refuse(**settings):
+        raise UsageError("No API key configured.")
+
+    tracker.init = refuse
+    monkeypatch.setitem(sys.modules, "wandb", tracker)
+    assert track.main([str(two_runs[0]), "--to", "wandb"]) == 2
+    said = capsys.readouterr().err
+    assert "wandb did not take the run (UsageError: No API key configured." in said
+    assert "WANDB_MODE=offline" in said
 
 
 def test_trackio_itself_takes_a_run(two_runs, monkeypatch, tmp_path):
