@@ -265,8 +265,8 @@ def check_repeated(labels: Labels, request: TaskRequest) -> None:
         if joined is not None:
             example = joined.labels[0][:40]
             advice = (
-                f"It seems to be several labels, with '{joined.separator}' between them: then say "
-                f"kind=multilabel. {advice}"
+                f"It seems to be several labels, with {joined.shown_separator} between them: then "
+                f"say kind=multilabel. {advice}"
             )
         raise ValueError(
             f"{labels.place}: it holds {num_labels:,} different labels in {len(labels):,} rows, "

@@ -24,6 +24,8 @@ class KindNames(NamedTuple):
     metrics: tuple[str, ...]
 
 
+# They compare differences, and are 0/0 where all labels are equal.
+CORRELATIONS = ("matthews", "pearson", "spearman")
 METRICS_OF_CLASSES = ("accuracy", "macro_f1", "matthews")
 KINDS: dict[str, KindNames] = {
     "classes": KindNames("one of several classes", ("cross_entropy",), METRICS_OF_CLASSES),

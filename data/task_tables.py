@@ -31,7 +31,7 @@ from data.task_kinds import (
     read_labels,
     split_labels,
 )
-from data.task_specs import BUILT_IN, KINDS, TaskSpec
+from data.task_specs import BUILT_IN, CORRELATIONS, KINDS, TaskSpec
 
 SPLITS = ("train", "dev", "test")
 TEXT_NAMES = ("sentence", "text")  # usual names of the column with the texts
@@ -109,7 +109,7 @@ def resolve_task(request: TaskRequest) -> Resolved:
     )
     # Names that the user lists are meant.
     if not request.labels:
-        notes = notes_on_labels(labels.counts, labels.place, choice.kind)
+        notes = notes_on_labels(labels.counts, labels.place, choice.kind, format.separator)
         line = "\n".join(filter(None, [line, choice.warning, *notes]))
     return Resolved(spec, line, table)
 
@@ -174,6 +174,7 @@ def read_splits(
                 labelled=split != "test",
                 drop_bad_rows=options.drop_bad_rows,
             )
+        check_dev_scores(tables["dev"], spec)
         return tables
 
     # A user's task: its dev rows have a file of their own, or are drawn.
@@ -187,7 +188,7 @@ def read_splits(
         check_dev_labels(dev_table, spec)
         dev = parse_examples(dev_table, spec.format, drop_bad_rows=options.drop_bad_rows)
         check_dev_scores(dev, spec)
-        tables = {"train": train, "dev": dev}
+        tables = {"train": train, "dev": with_note_on_one_label(dev, spec)}
     if request.test is not None:
         tables["test"] = read_test(request.test, spec, options.drop_bad_rows)
     return tables
@@ -206,28 +207,50 @@ def read_test(path: str, spec: TaskSpec, drop_bad_rows: bool) -> Table:
     table = parse_examples(raw, spec.format, labelled=is_labelled, drop_bad_rows=drop_bad_rows)
     if marks is not None:
         reason = f"all its labels are {marks}, which hides them" if marks else "it has no labels"
-    elif spec.kind == "score" and is_one_score(table):
-        # A correlation with equal numbers is not defined.
-        reason = f"all its labels are {table.examples[0].label:g}"
+    elif is_one_label(table) and spec.metric_name in CORRELATIONS:
+        reason = f"all its labels are {shown_label(table, spec)}"
         table = parse_examples(raw, spec.format, labelled=False)
     else:
-        return table
+        return with_note_on_one_label(table, spec)
     return replace(table, notes=(*table.notes, f"{reason}, so {spec.name} gets no test score"))
 
 
-def is_one_score(table: Table) -> bool:
-    """Whether all labels of a table are the same number."""
-    return len({example.label for example in table.examples}) == 1
+def with_note_on_one_label(table: Table, spec: TaskSpec) -> Table:
+    """The table with a note where all rows have one class: a constant answer scores best."""
+    if not is_one_label(table) or spec.kind in ("score", "multilabel"):
+        return table
+    note = (
+        f"warning: all its labels are {shown_label(table, spec)}, so {spec.metric_name} only says "
+        "how often the model gives that answer"
+    )
+    return replace(table, notes=(*table.notes, note))
+
+
+def is_one_label(table: Table) -> bool:
+    """Whether all labels of a table are the same."""
+    return len({example.answer for example in table.examples}) == 1
+
+
+def shown_label(table: Table, spec: TaskSpec) -> str:
+    """The label of the first row for a message: a number, or the name of a class in quotes."""
+    label = table.examples[0].label or 0.0
+    return f"'{spec.label_names[int(label)]}'" if spec.label_names else f"{label:g}"
 
 
 def check_dev_scores(dev: Table, spec: TaskSpec) -> None:
-    """Raise ValueError where all dev rows have one score: then no correlation is defined."""
-    if spec.kind == "score" and is_one_score(dev):
-        raise ValueError(
-            f"{dev.path}: all its labels are {dev.examples[0].label:g}; {spec.metric_name} needs "
-            f"two different scores at least. Name another file with dev= in --task {spec.name}, "
-            "or drop dev=: then dev rows are drawn from the training file."
+    """Raise ValueError where all dev rows have one label, and the metric is a correlation."""
+    if not is_one_label(dev) or spec.metric_name not in CORRELATIONS:
+        return
+    advice = f"--{spec.name}_dev."
+    if not spec.is_built_in:
+        advice = (
+            f"dev= in --task {spec.name}, or drop dev=: then dev rows are drawn from the training "
+            "file."
         )
+    raise ValueError(
+        f"{dev.path}: all its labels are {shown_label(dev, spec)}; {spec.metric_name} needs "
+        f"two different ones at least. Name another file with {advice}"
+    )
 
 
 def check_dev_labels(table: RawTable, spec: TaskSpec) -> None:

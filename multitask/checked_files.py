@@ -16,6 +16,8 @@ from data.download import GOETTINGEN_STEMS, describe_doubt, is_of_sample
 from data.examples import BUILT_IN_FILES, Table
 from data.options import SAMPLE_FOLDER
 from data.readers import read_examples
+from data.task_specs import CORRELATIONS
+from data.task_tables import is_one_label, shown_label
 from minbert.commands import streams
 from minbert.commands.files import read_json
 from minbert.commands.texts import as_message
@@ -101,6 +103,9 @@ def check_file(file: str, options: CheckOptions) -> CheckResult:
         score_predictions(file, task, rows.table)
         scored = resampled_scores_of(file, task, rows.table)
         result = f"{task.metric} {with_interval(scored)}"
+        if is_one_label(rows.table) and task.metric_name in CORRELATIONS:
+            label = shown_label(rows.table, task)
+            result += f", which says nothing: all labels of {rows.table.path} are {label}"
 
     num_dropped = len(rows.table.dropped)
     dropped = f" ({num_dropped} rows of {rows.table.path} dropped)" if num_dropped else ""

@@ -21,7 +21,8 @@ MISSING_LABELS = {"-", "--", "?", "na", "n/a", "nan", "none", "null", "<na>", "n
 # Test files whose labels are secret have one of these in every row. GLUE writes -1.
 HIDDEN_LABELS = MISSING_LABELS | {"-1", "-100", "hidden", "unknown"}
 # Signs between several labels of one field.
-SEPARATORS = ("|", ";", ",", "/", "+", "&")
+SEPARATORS = ("|", ";", ",", "/", "+", "&", "#", "::", "~", "^", "\\", "，", "、", "；", "\t", "\n")
+SHOWN_SEPARATORS = {"\t": "a tab", "\n": "a line end"}  # in messages
 MAX_SHARE_OF_MISSING = 0.1  # of the rows, where -1 may also be a label
 MIN_IDS = 20  # different whole numbers in as many rows
 # A list of texts in quotes and whole numbers, as Python and JSON write it.
@@ -29,17 +30,18 @@ ITEM = r"""(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|-?(?:0|[1-9][0-9]*))"""
 LIST = re.compile(rf"\[\s*(?:{ITEM}\s*(?:,\s*{ITEM}\s*)*)?\]")
 
 
-def notes_on_labels(counts: Counter[str], place: str, kind: str) -> list[str]:
+def notes_on_labels(counts: Counter[str], place: str, kind: str, separator: str = "") -> list[str]:
     """The warnings about the labels of a task, one sentence or two each.
 
-    counts: rows of each label. place: the file and the column. kind: of the answer.
+    counts: rows of each label. place: the file and the column. kind: of the answer. separator: of
+    labels that were split at it, or "".
     """
     if kind == "score":
         return [*notes_on_numbers(counts, place), *notes_on_minus_one(counts, place)]
     return [
         *notes_on_missing(counts, place),
         *notes_on_spellings(counts, place),
-        *notes_on_several_labels(counts, place),
+        *notes_on_several_labels(counts, place, separator),
     ]
 
 
@@ -88,14 +90,25 @@ def notes_on_spellings(counts: Counter[str], place: str) -> list[str]:
     return warnings
 
 
-def notes_on_several_labels(counts: Counter[str], place: str) -> list[str]:
-    """A warning where fields hold several labels: each combination becomes a class of its own."""
+def notes_on_several_labels(counts: Counter[str], place: str, separator: str) -> list[str]:
+    """A warning where fields hold several labels: each combination becomes a class of its own.
+
+    separator: at which the labels were split already, or "".
+    """
     joined = joined_labels(counts)
     if joined is None:
         return []
-    return [
+    seem = (
         f"warning: {place}: {listed(joined.labels[:3], counts)} seem to be several labels, with "
-        f"'{joined.separator}' between them. A row has one class here, so each combination is "
+        f"{joined.shown_separator} between them."
+    )
+    if separator:
+        return [
+            f"{seem} Elsewhere {shown_separator(separator)} stands between them, so each is one "
+            "label here. Write all of them alike."
+        ]
+    return [
+        f"{seem} A row has one class here, so each combination is "
         "trained as a class of its own. To train them as several labels of a row, say "
         "kind=multilabel in --task."
     ]
@@ -106,6 +119,16 @@ class JoinedLabels(NamedTuple):
 
     labels: list[str]
     separator: str
+
+    @property
+    def shown_separator(self) -> str:
+        """The sign for a message, such as "'|'"."""
+        return shown_separator(self.separator)
+
+
+def shown_separator(separator: str) -> str:
+    """A sign between labels for a message, such as "'|'"."""
+    return SHOWN_SEPARATORS.get(separator, f"'{separator}'")
 
 
 def joined_labels(counts: Counter[str]) -> JoinedLabels | None:
@@ -200,5 +223,6 @@ def listed(labels: list[str], counts: Counter[str]) -> str:
     items = []
     for label in labels:
         rows = "row" if counts[label] == 1 else "rows"
-        items.append(f"'{label}' ({counts[label]:,} {rows})")
+        shown = label.replace("\t", "\\t").replace("\n", "\\n")
+        items.append(f"'{shown}' ({counts[label]:,} {rows})")
     return ", ".join(items)

@@ -390,3 +390,14 @@ def test_the_ids_tell_cfimdb_from_sst(with_cfimdb, tmp_path, capsys):
     # The labels of --gold say so, too.
     assert main([dev, "--gold", str(with_cfimdb / CFIMDB_FILES["dev"])]) == 0
     assert "CFIMDB gold, 4 rows, accuracy 0.7500 [0.301, 0.954]" in capsys.readouterr().out
+
+
+def test_a_correlation_with_equal_labels_says_nothing(tmp_path, capsys):
+    """scipy.stats.pearsonr gives nan. Different labels are the control."""
+    predictions, gold = tmp_path / "sts.csv", tmp_path / "gold.csv"
+    predictions.write_text("id \t Predicted_Similiary \n1 , 2.5 \n2 , 2.0 \n")
+    for label, is_said in (("2", True), ("3", False)):
+        gold.write_text(f"id\tsentence1\tsentence2\tsimilarity\n1\ta\tb\t2\n2\tc\td\t{label}\n")
+        assert main([str(predictions), "--gold", str(gold)]) == 0
+        said = f"which says nothing: all labels of {gold} are 2" in capsys.readouterr().out
+        assert said == is_said

@@ -12,6 +12,7 @@ from data.options import DataOptions
 from data.task_flags import parse_task
 from data.task_specs import BUILT_IN, TaskSpec, from_stored, stored
 from data.task_tables import read_splits, resolve_task
+from minbert.commands.options import from_flat
 
 TEAMS = ("billing", "login", "product, other", "shipping")
 
@@ -20,7 +21,7 @@ def write_table(path: Path, labels, header: str = "text,label") -> Path:
     """A table with a different text in each row."""
     lines = [header]
     for number, label in enumerate(labels):
-        quoted = f'"{label}"' if "," in str(label) else label
+        quoted = f'"{label}"' if {",", "\n"} & set(str(label)) else label
         lines.append(f"text number {number},{quoted}")
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     return path
@@ -394,10 +395,34 @@ def test_a_test_file_that_gives_no_score_says_why(tmp_path, train, content, reas
     assert reason in test.summary and "so mine gets no test score" in test.summary
 
 
+@pytest.mark.parametrize("metric", ["accuracy", "macro_f1", "matthews"])
+def test_a_file_with_one_class_only(tmp_path, metric):
+    """sklearn.metrics.matthews_corrcoef is 0 there, whatever the model answers."""
+    path = write_table(tmp_path / "one.csv", ["b", "b"])
+    keys = f",metric={metric}"
+    test = read(tmp_path, ["a", "b"] * 4, f"{keys},test={path}")["test"]
+    if metric == "matthews":
+        assert [example.label for example in test.examples] == [None, None]
+        assert "all its labels are 'b', so mine gets no test score" in test.summary
+        with pytest.raises(ValueError, match="are 'b'; matthews needs two different .* drop dev="):
+            read(tmp_path, ["a", "b"] * 4, f"{keys},dev={path}")
+        return
+    dev = read(tmp_path, ["a", "b"] * 4, f"{keys},dev={path}")["dev"]
+    for table in (test, dev):
+        assert [example.label for example in table.examples] == [1, 1]
+        assert f"'b', so {metric} only says how often the model gives that answer" in table.summary
+    both = write_table(tmp_path / "both.csv", ["b", "a"])
+    assert "only says" not in read(tmp_path, ["a", "b"] * 4, f",dev={both}")["dev"].summary
+
+
 def test_one_score_in_all_dev_rows_is_refused(tmp_path):
     dev = write_table(tmp_path / "dev.csv", ["2", "2.0", "2"])
     with pytest.raises(ValueError, match="all its labels are 2; pearson needs two different"):
         read(tmp_path, ["0.5", "1", "4"] * 4, f",dev={dev}")
+    dev.write_text("id\tsentence1\tsentence2\tsimilarity\n1\ta\tb\t2\n2\tc\td\t2.0\n")
+    options = from_flat(DataOptions, {"data_dir": "data/sample", "sts_dev": str(dev)}).with_files()
+    with pytest.raises(ValueError, match="2; pearson needs two .* another file with --sts_dev"):
+        read_splits(BUILT_IN["sts"], options)
 
 
 def test_one_unknown_label_in_all_rows_is_no_row_to_drop(tmp_path):
@@ -635,13 +660,28 @@ def test_a_column_of_ids_is_named(resolve):
         (["joy+fear", "joy", "fear", "anger"], "+"),
         (['[""a"", ""b""]', '[""b"", ""a""]', '[""c""]'], ","),
         (["joy fear", "fear", "joy"], " "),
+        (["joy#fear", "fear#joy", "anger"], "#"),
+        (["joy::fear", "fear", "joy"], "::"),
+        (["joy、fear", "fear、joy", "joy"], "、"),
+        (["joy\tfear", "fear", "joy"], "a tab"),
+        (["joy\nfear", "fear", "joy"], "a line end"),
     ],
 )
 def test_several_labels_in_a_field_are_named(resolve, labels, separator):
     line = resolve(labels * 4).line
-    assert f"seem to be several labels, with '{separator}' between them" in line
-    if separator not in ",|":
+    shown = separator if separator.startswith("a ") else f"'{separator}'"
+    assert f"seem to be several labels, with {shown} between them" in line
+    # The advice works.
+    spec = resolve(labels * 4, ",kind=multilabel").spec
+    assert not any(separator in name for name in spec.label_names)
+    if separator not in ",|" and not separator.startswith("a "):
         assert "several labels" not in resolve(labels * 4, f",labels={'|'.join(labels)}").line
+
+
+def test_two_signs_between_labels_are_named(resolve):
+    line = resolve(["joy|fear", "fear", "joy", "joy;fear"] * 4, ",kind=multilabel").line
+    assert "'joy;fear' (4 rows) seem to be several labels, with ';' between them" in line
+    assert "Elsewhere '|' stands between them, so each is one label here. Write" in line
 
 
 def test_one_label_with_a_sign_inside_is_one_label(resolve):
@@ -653,6 +693,8 @@ def test_one_label_with_a_sign_inside_is_one_label(resolve):
         ["sport/tennis", "sport/golf", "news/world"],
         ["product, other", "billing", "login"],
         ["+", "-1", "1"],
+        ["issue #1", "issue #2", "bug #1"],
+        ["std::vector", "std::list", "vector::sort"],
     ):
         assert "several labels" not in resolve(labels * 4).line
 
