@@ -10,7 +10,7 @@ from pathlib import Path
 from minbert.commands.ending import exit_code
 from minbert.commands.flags import Parser
 from minbert.commands.outputs import HELP_OF_OVERWRITE, OVERWRITE, Output, check_outputs
-from tools.pictures import contrastive, encoder, multitask, museum, overview, training
+from tools.pictures import contrastive, encoder, layers, multitask, museum, overview, training
 from tools.pictures.canvas import Picture, paths_of, write_picture
 
 FOLDER = Path(__file__).resolve().parents[2] / "docs" / "pictures"
@@ -27,6 +27,7 @@ PICTURES = {
     "pair-encodings": Picture(9.7, 4.0, multitask.draw_pairs),
     "samplers": Picture(8.0, 3.6, multitask.draw_samplers),
     "gradient-surgery": Picture(9.8, 3.3, multitask.draw_surgery),
+    "layers": Picture(9.4, 3.35, layers.draw),
     "museum": Picture(10.3, 5.95, museum.draw),
 }
 

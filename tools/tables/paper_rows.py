@@ -19,6 +19,7 @@ import itertools
 import shlex
 import statistics
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from experiments.paper_recipes import AVERAGE, PaperRecipe, find_recipe
@@ -209,18 +210,56 @@ def state_rows(entry: Entry, records: Sequence[Record]) -> list[Row]:
     """
     rows = []
     for name in entry["recipes"]:
-        runs = [run for run in runs_of_recipe(entry, name, records) if "states" in run]
         for pooling in entry["poolings"]:
-            measured = []
-            for run in runs:
-                copies = list(run["states"].values())
-                layers = [of_copy["layers"][pooling] for of_copy in copies]
-                cosines = [cosines_by_fifth(of_copy["buckets"]) for of_copy in copies]
-                measured.append({**run, "states": mean_of(layers), "cosines": mean_of(cosines)})
+            runs = runs_with_states(entry, name, pooling, records)
             values = {"about": recipe_of(name).about, "pooling": pooling}
             count = str(len(runs)) if runs else "not measured yet"
-            rows.append(Row(label_of(name), measured, values=values, count=count))
+            rows.append(Row(label_of(name), runs, values=values, count=count))
     return rows
+
+
+def runs_with_states(
+    entry: Entry, name: str, pooling: str, records: Sequence[Record]
+) -> list[Record]:
+    """Return the runs of a row that have hidden states, with the means of both copies."""
+    runs = []
+    for run in runs_of_recipe(entry, name, records):
+        if "states" in run:
+            copies = list(run["states"].values())
+            layers = [of_copy["layers"][pooling] for of_copy in copies]
+            cosines = [cosines_by_fifth(of_copy["buckets"]) for of_copy in copies]
+            runs.append({**run, "states": mean_of(layers), "cosines": mean_of(cosines)})
+    return runs
+
+
+def state_changes(entry: Entry, records: Sequence[Record]) -> list[Row]:
+    """Return a row as in `state_rows`: what training changes in each hidden state.
+
+    "changes" has a text for each state: the difference of the correlation to the untuned encoder,
+    which is the row `less` of the entry, and what the rule says.
+    """
+    rows = []
+    cells: list[list[float]] = []
+    for name in entry["recipes"]:
+        for pooling in entry["poolings"]:
+            runs = runs_with_states(entry, name, pooling, records)
+            (untuned,) = runs_with_states(entry, entry["less"], pooling, records)
+            for state, before in enumerate(untuned["states"]):
+                cells.append([run["states"][state] - before for run in runs])
+            values = {"pooling": pooling, "n": len(runs)}
+            rows.append(Row(label_of(name), values=values))
+
+    size = len(cells) // len(rows)
+    words = judge(cells)
+    changed = []
+    for place, row in enumerate(rows):
+        own = range(place * size, (place + 1) * size)
+        changes = []
+        for number in own:
+            word = f" ({words[number]})" if words[number] else ""
+            changes.append(format_difference(cells[number]) + word)
+        changed.append(replace(row, values={**row.values, "changes": changes}))
+    return changed
 
 
 def mean_of(lists: Sequence[Sequence[float]]) -> list[float]:
@@ -304,6 +343,7 @@ PAPER_ROWS: Mapping[str, Callable[[Entry, Sequence[Record]], list[Row]]] = {
     "paper comparisons": paper_comparisons,
     "paper states": state_rows,
     "paper copies": copy_rows,
+    "paper changes": state_changes,
 }
 PAPER_NOTES: Mapping[str, Callable[[Content], str]] = {
     "closing_of_papers": closing_of_papers,

@@ -8,6 +8,7 @@ from tools.tables.paper_rows import (
     paper_comparisons,
     paper_rows,
     runs_of_recipe,
+    state_changes,
     state_rows,
     way_of,
 )
@@ -100,6 +101,13 @@ def test_states_are_means_of_both_copies():
     assert (row.title, row.count, row.values["pooling"]) == ("`ct-table-1`", "1", "mean")
     assert row.records[0]["states"] == pytest.approx([0.2, 0.3])
     assert row.records[0]["cosines"] == pytest.approx([0.5, 0.1, 0.1, 0.1, 0.1])
+
+    # The change of a state is the difference to the untuned encoder.
+    untuned = record_of("ct-table-1-mean", 0, 0.5)
+    layers = {"cls": [0.0, 0.0], "mean": [0.1, 0.3]}
+    untuned["states"] = {"encoder": {"layers": layers, "buckets": buckets}}
+    _, change = state_changes({**entry, "less": "ct-table-1-mean"}, [run, untuned])
+    assert change.values["changes"] == ["0.100", "0.000"]
 
 
 def test_a_record_of_other_sets_is_not_counted():

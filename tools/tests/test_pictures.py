@@ -69,7 +69,7 @@ def test_the_repository_holds_the_picture_as_it_is_drawn(drawn):
 
 @pytest.mark.parametrize("style", STYLES)
 def test_a_document_shows_each_picture_in_both_styles(style):
-    documents = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
+    documents = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
     text = "".join(path.read_text(encoding="utf-8") for path in documents)
     missing = [name for name in NAMES if f"pictures/{name}-{style}.svg" not in text]
     assert not missing, f"no document shows {', '.join(missing)}"
