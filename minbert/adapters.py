@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -29,37 +29,43 @@ from minbert.weight_files import ADAPTER_CONFIG, read_adapter_config
 # Other types hold quantised numbers, which mean nothing without their scales.
 PLAIN_TYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 
-# Keys of adapter_config.json that say how the matrices are merged.
-READ_KEYS = ("r", "lora_alpha", "use_rslora", "use_dora", "rank_pattern", "alpha_pattern")
+# Keys of adapter_config.json that say how the matrices are merged, and which.
+READ_KEYS = (
+    "r",
+    "lora_alpha",
+    "use_rslora",
+    "use_dora",
+    "rank_pattern",
+    "alpha_pattern",
+    "target_modules",
+    "exclude_modules",
+    "layers_to_transform",
+    "layers_pattern",
+    "lora_bias",
+    "modules_to_save",
+)
 
 # Keys that change nothing here, because they are about training or because the tensors say it.
 OTHER_KEYS = (
-    "alpha_pattern",
     "auto_mapping",
     "base_model_name_or_path",
     "bias",
     "corda_config",
     "ensure_weight_tying",
     "eva_config",
-    "exclude_modules",
     # For layers whose matrices are stored the other way round. A BERT has none.
     "fan_in_fan_out",
     "inference_mode",
     "init_lora_weights",
-    "layers_pattern",
-    "layers_to_transform",
     "loftq_config",
-    "lora_bias",
     "lora_dropout",
     "lora_ga_config",
     "megatron_core",
-    "modules_to_save",
     "peft_type",
     "peft_version",
     "qalora_group_size",
     "revision",
     "runtime_config",
-    "target_modules",
     "task_type",
 )
 
@@ -86,10 +92,14 @@ MERGE_ADVICE = (
 
 
 class StoredTensor(NamedTuple):
-    """A tensor of a file, and the name under which the file holds it."""
+    """A tensor of a file, and the name under which the file holds it.
+
+    is_merged: whether a LoRA adapter has changed it.
+    """
 
     name: str
     tensor: Tensor
+    is_merged: bool = False
 
 
 @dataclass(frozen=True)
@@ -101,10 +111,20 @@ class AdapterConfig:
     lora_alpha: float = 8
     use_rslora: bool = False
     use_dora: bool = False
+    lora_bias: bool = False
 
     # Values of single modules, by a regular expression for their names.
     rank_pattern: dict[str, int] = field(default_factory=dict)
     alpha_pattern: dict[str, float] = field(default_factory=dict)
+
+    # Which modules are changed: ends of their names, or a regular expression. None: all.
+    target_modules: str | list[str] | None = None
+    exclude_modules: str | list[str] | None = None
+    layers_to_transform: int | list[int] | None = None
+    layers_pattern: str | list[str] | None = None
+
+    # Modules whose whole tensors are stored.
+    modules_to_save: list[str] | None = None
 
     def __post_init__(self) -> None:
         for rank in (self.r, *self.rank_pattern.values()):
@@ -113,11 +133,25 @@ class AdapterConfig:
         for alpha in (self.lora_alpha, *self.alpha_pattern.values()):
             if type(alpha) not in (int, float) or not math.isfinite(alpha):
                 raise ValueError(f"lora_alpha is {alpha!r}; expected is a number.")
-        for key in ("use_rslora", "use_dora"):
+        for key in ("use_rslora", "use_dora", "lora_bias"):
             if type(getattr(self, key)) is not bool:
                 raise ValueError(f"{key} is {getattr(self, key)!r}; expected is true or false.")
         for key in (*self.rank_pattern, *self.alpha_pattern):
             _check_pattern(key)
+        self._check_targets()
+
+    def _check_targets(self) -> None:
+        """Raise ValueError if the settings that is_target reads have other types."""
+        for key in ("target_modules", "exclude_modules", "layers_pattern", "modules_to_save"):
+            names = getattr(self, key)
+            is_list = isinstance(names, list) and all(type(name) is str for name in names)
+            is_pattern = type(names) is str and key != "modules_to_save"
+            if not (names is None or is_pattern or is_list):
+                raise ValueError(f"{key} is {names!r}; expected are names of modules.")
+        layers = self.layers_to_transform
+        numbers = layers if isinstance(layers, list) else [layers or 0]
+        if any(type(number) is not int for number in numbers):
+            raise ValueError(f"layers_to_transform is {layers!r}; expected are whole numbers.")
 
     def rank_of(self, module: str) -> int:
         """The rank r of a module."""
@@ -128,6 +162,56 @@ class AdapterConfig:
         alpha = _value_of(self.alpha_pattern, module, self.lora_alpha)
         rank = self.rank_of(module)
         return alpha / math.sqrt(rank) if self.use_rslora else alpha / rank
+
+    def is_target(self, module: str) -> bool:
+        """Whether the config says that a module is changed.
+
+        module: its name in the adapter. Compare with check_target_module_exists of peft. A pattern
+        that may take long is not compared: then every module is.
+        """
+        targets, excluded = self.target_modules, self.exclude_modules
+        if excluded and _names(excluded, module, unknown=False):
+            return False
+        if targets is None or targets == "all-linear":
+            return True
+        if isinstance(targets, str) or module in targets or self.layers_to_transform is None:
+            return _names(targets, module, unknown=True)
+        return _names(targets, module, unknown=True) and self._is_in_layers(module)
+
+    @property
+    def shown_targets(self) -> str:
+        """The settings that is_target reads, for a message."""
+        settings = []
+        for key in ("target_modules", "exclude_modules", "layers_to_transform", "layers_pattern"):
+            value = getattr(self, key)
+            if value is not None:
+                settings.append(f"{key} is {json.dumps(value)[:80]}")
+        return ", ".join(settings)
+
+    def _is_in_layers(self, module: str) -> bool:
+        """Whether a module is in one of layers_to_transform."""
+        layers = self.layers_to_transform
+        numbers = layers if isinstance(layers, list) else [layers]
+        patterns = self.layers_pattern or [r"[^.]*"]
+        for pattern in [patterns] if isinstance(patterns, str) else patterns:
+            match = re.match(rf"(?:^|.*?\.){pattern}\.(\d+)\.", module)
+            if match is not None:
+                return not numbers or int(match[1]) in numbers
+        return not numbers
+
+
+def _names(names: str | Sequence[str], module: str, unknown: bool) -> bool:
+    """Whether a regular expression fits a module's name, or one of several names is its end.
+
+    unknown: the answer for a regular expression that may take long.
+    """
+    if not isinstance(names, str):
+        return any(module == name or module.endswith(f".{name}") for name in names)
+    try:
+        _check_pattern(names)
+    except ValueError:
+        return unknown
+    return re.fullmatch(names, module) is not None
 
 
 def _check_pattern(pattern: str) -> None:
@@ -195,6 +279,7 @@ def merge(
             f"{path}: holds no tensors, so it would change nothing. It was not saved whole. Fetch "
             "or save the adapter again."
         )
+    check_saved(base, adapter, config, path)
     merged = dict(base)
     changes: dict[str, dict[str, StoredTensor]] = {}
     for name, entry in adapter.items():
@@ -226,6 +311,40 @@ def merge(
     return merged
 
 
+def check_saved(
+    base: Mapping[str, StoredTensor],
+    adapter: Mapping[str, StoredTensor],
+    config: AdapterConfig,
+    path: Path,
+) -> None:
+    """Raise ValueError for a module of modules_to_save that the base has and the adapter lacks."""
+    for name in config.modules_to_save or ():
+        part = f".{name}."
+        is_in_base = any(part in f".{key}" for key in base)
+        if is_in_base and not any(part in f".{_saved_name(key)}" for key in adapter):
+            raise ValueError(
+                f"{path}: holds no tensors of '{name}', which modules_to_save in {ADAPTER_CONFIG} "
+                "names. The adapter was not saved whole. Fetch it again."
+            )
+
+
+def unchanged_targets(config: AdapterConfig, stored: Mapping[str, StoredTensor]) -> list[str]:
+    """The modules of an encoder that the config names, and for which the adapter holds nothing.
+
+    stored: what `merge` returned.
+    """
+    if config.target_modules in (None, "all-linear"):
+        return []
+    modules = []
+    for name, entry in stored.items():
+        is_matrix = name.endswith(".weight") and entry.tensor.dim() == 2
+        is_of_encoder = name.startswith(("embeddings", "encoder.", "transformer."))
+        module = entry.name.removesuffix(".weight")
+        if is_matrix and is_of_encoder and not entry.is_merged and config.is_target(module):
+            modules.append(module)
+    return modules
+
+
 def _saved_name(name: str) -> str:
     """The name in the base of a tensor that an adapter holds as a whole."""
     return re.sub(r"\.(base_layer|modules_to_save(\.default)?|original_module)\.", ".", name)
@@ -248,6 +367,11 @@ def _changed(
     first = next(iter(parts.values())).name.removeprefix("base_model.model.")
     match = PART.fullmatch(first)
     full_name = module if match is None else match["module"]
+    if not config.is_target(full_name):
+        raise ValueError(
+            f"{path}: it changes '{full_name}', which {ADAPTER_CONFIG} does not name: "
+            f"{config.shown_targets}. The two files do not belong together. Fetch both again."
+        )
     rank = config.rank_of(full_name)
     scale = config.scale_of(full_name)
 
@@ -265,25 +389,43 @@ def _changed(
                 f"rank {rank} and the base's matrix. The adapter, its config and the base do not "
                 "belong together, or the file is damaged."
             )
+    check_parts(module, parts, config, path)
     down = parts[f"lora_{infix}A"].tensor.float()  # (r, I)
     up = parts[f"lora_{infix}B"].tensor.float()  # (O, r)
     weight = weight + scale * (up @ down)  # (O, I)
-    if config.use_dora and "lora_magnitude_vector" not in parts:
-        raise ValueError(
-            f"{path}: holds no lora_magnitude_vector of '{module}', which use_dora in "
-            f"{ADAPTER_CONFIG} asks for. The adapter was not saved whole. Fetch it again."
-        )
     if "lora_magnitude_vector" in parts:
         lengths = parts["lora_magnitude_vector"].tensor.float().view(-1, 1)  # (O, 1)
         weight = lengths * weight / weight.norm(dim=1, keepdim=True)  # (O, I)
     if is_embedding:
         weight = weight.T.contiguous()
-    changed = {f"{module}.weight": StoredTensor(stored.name, weight)}
+    changed = {f"{module}.weight": StoredTensor(stored.name, weight, is_merged=True)}
     if f"lora_{infix}B.bias" in parts:
         bias = tensors[f"{module}.bias"]
         added = scale * parts[f"lora_{infix}B.bias"].tensor.float()  # (O,)
         changed[f"{module}.bias"] = StoredTensor(bias.name, bias.tensor.float() + added)
     return changed
+
+
+def check_parts(
+    module: str, parts: Mapping[str, StoredTensor], config: AdapterConfig, path: Path
+) -> None:
+    """Raise ValueError where the config and the tensors disagree on DoRA, or on changed biases."""
+    has_bias = any(part.endswith(".bias") for part in parts)
+    kinds = {
+        "use_dora": ("lora_magnitude_vector" in parts, "lora_magnitude_vector"),
+        "lora_bias": (has_bias, "lora_B.bias"),
+    }
+    for key, (is_stored, part) in kinds.items():
+        if is_stored and not getattr(config, key):
+            raise ValueError(
+                f"{path}: holds {part} of '{module}', and {key} in {ADAPTER_CONFIG} is not true. "
+                "The two files do not belong together. Fetch both again."
+            )
+    if config.use_dora and "lora_magnitude_vector" not in parts:
+        raise ValueError(
+            f"{path}: holds no lora_magnitude_vector of '{module}', which use_dora in "
+            f"{ADAPTER_CONFIG} asks for. The adapter was not saved whole. Fetch it again."
+        )
 
 
 def check_type(name: str, tensor: Tensor, place: str | Path) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -104,6 +104,9 @@ class LoadReport:
     # Files of weights in the folder that were not read.
     unread: tuple[str, ...] = ()
 
+    # Modules that the config of the adapter names, and that it leaves as they are.
+    unchanged: tuple[str, ...] = ()
+
     def __str__(self) -> str:
         missing = f" ({', '.join(self.missing)}: newly initialised)" if self.missing else ""
         ignored = f" ({', '.join(self.ignored)})" if self.ignored else ""
@@ -114,6 +117,11 @@ class LoadReport:
         if self.adapter_base is not None:
             place = "in" if self.adapter_base == self.source else f"into {self.adapter_base}"
             text += f"; its LoRA adapter is merged {place}"
+        if self.unchanged:
+            text += (
+                f"; it holds nothing for {len(self.unchanged)} of the matrices that its config "
+                f"names, which stay as they are (the first: {self.unchanged[0]})"
+            )
         if self.unread:
             text += f"; not read: {', '.join(self.unread)}"
         return text
@@ -340,9 +348,12 @@ def load(
     copy_tensors(present, tensors, folder)
     folder = Path(folder)
     base = hub.base_of(folder)
-    adapter_base = str(base) if find_adapter(folder) is not None else None
     unread = unread_files(folder, is_base_elsewhere=base != folder)
-    return LoadReport(str(folder), len(present), missing, ignored, adapter_base, unread)
+    report = LoadReport(str(folder), len(present), missing, ignored, unread=unread)
+    if find_adapter(folder) is None:
+        return report
+    unchanged = adapters.unchanged_targets(adapters.read_adapter(folder), stored)
+    return replace(report, adapter_base=str(base), unchanged=tuple(unchanged))
 
 
 def _check_layers(names: Sequence[str], num_layers: int, folder: str | Path) -> None:

@@ -107,7 +107,7 @@ def make_adapter(folder, base, model, targets, prefix="base_model.model.", **val
     targets: from a module's name to its rank and its alpha.
     """
     torch.manual_seed(1)
-    config = config_of(base, **values)
+    config = config_of(base, **{"target_modules": list(targets), **values})
     tensors = {}
     for name, (rank, alpha) in targets.items():
         down, up = random_pair(model, name, rank)
@@ -147,14 +147,16 @@ def test_a_matrix_by_hand(base, tmp_path):
 
 
 @pytest.mark.parametrize("use_rslora", [False, True])
-@pytest.mark.parametrize("rank", [1, 2, 4, 16])
-def test_ranks(base, theirs, tmp_path, rank, use_rslora):
-    targets = dict.fromkeys((QUERY, VALUE, UP, "pooler.dense"), (rank, 8))
-    values = {"r": rank, "use_rslora": use_rslora}
-    make_adapter(tmp_path / "adapter", base, theirs, targets, **values)
-    ours = assert_equal_outputs(tmp_path / "adapter", theirs)
-    plain = BertModel.from_pretrained(base)
-    assert (ours(IDS).last_hidden_state - plain(IDS).last_hidden_state).abs().max() > 0.01
+def test_ranks(base, tmp_path, use_rslora):
+    plain = BertModel.from_pretrained(base)(IDS).last_hidden_state
+    names = (QUERY, VALUE, UP, "pooler.dense", WORDS)
+    for rank in range(1, 17):
+        theirs = transformers.AutoModel.from_pretrained(base).eval()
+        targets = dict.fromkeys(names[rank % 2 :], (rank, 8))
+        values = {"r": rank, "use_rslora": use_rslora}
+        make_adapter(tmp_path / "adapter", base, theirs, targets, **values)
+        ours = assert_equal_outputs(tmp_path / "adapter", theirs)
+        assert (ours(IDS).last_hidden_state - plain).abs().max() > 0.01
 
 
 def test_embeddings(base, theirs, tmp_path):
@@ -196,7 +198,11 @@ def test_dora_by_hand(base, theirs, tmp_path):
             rows.append(length * row / row.square().sum().sqrt())
         new = torch.stack(rows)
         weight.copy_(new.T if name == WORDS else new)
-    write_adapter(tmp_path / "adapter", config_of(base, use_dora=True), tensors)
+    write_adapter(
+        tmp_path / "adapter",
+        config_of(base, use_dora=True, target_modules=["query", WORDS]),
+        tensors,
+    )
     assert_equal_outputs(tmp_path / "adapter", theirs)
 
 
@@ -229,7 +235,9 @@ def test_biases(base, theirs, tmp_path, bias):
             parameter.data = torch.randn_like(parameter)
             stored = f"{module}.base_layer.bias" if is_changed else name
             tensors[stored] = parameter.data
-    write_adapter(tmp_path / "adapter", config_of(base, bias=bias), tensors)
+    write_adapter(
+        tmp_path / "adapter", config_of(base, bias=bias, target_modules=[QUERY, UP]), tensors
+    )
     assert_equal_outputs(tmp_path / "adapter", theirs)
 
 
@@ -397,6 +405,20 @@ def test_trained_saved_and_opened_by_transformers(base, theirs, tmp_path):
         ({"use_qalora": True}, "use_qalora is true"),
         ({"use_dora": True}, "holds no lora_magnitude_vector of '.*query', which use_dora in"),
         ({"use_dora": "yes"}, "use_dora is 'yes'; expected is true or false"),
+        # The config and the tensors contradict each other. peft would leave such tensors out.
+        (
+            {"target_modules": ["value"]},
+            r"changes '.*query', which .* target_modules is .\"value\"\]",
+        ),
+        ({"target_modules": "query"}, 'target_modules is "query"'),
+        ({"layers_to_transform": [0]}, "layer.1.*layers_to_transform is .0"),
+        ({"layers_to_transform": 0, "layers_pattern": "layer"}, "layers_pattern is"),
+        ({"exclude_modules": ["self.query"]}, "exclude_modules is"),
+        ({"exclude_modules": r".*1.*\.query"}, "exclude_modules is"),
+        ({"modules_to_save": ["pooler"]}, "holds no tensors of 'pooler', which modules_to_save"),
+        ({"modules_to_save": "pooler"}, "modules_to_save is 'pooler'; expected are names"),
+        ({"target_modules": 3}, "target_modules is 3; expected are names"),
+        ({"layers_to_transform": ["a"]}, "layers_to_transform is"),
         ({"r": 0}, "r is 0"),
         ({"r": "4"}, "r is '4'"),
         ({"r": None}, r"expected is \(8, 32\)"),
@@ -423,6 +445,8 @@ def test_what_cannot_be_merged_is_named(base, theirs, values, message):
         ({"prompt_embeddings": torch.zeros(2, 32)}, "", None),
         ({f"{QUERY}.hada_w1_a": torch.zeros(2, 32)}, "", "hada_w1_a' is neither a tensor"),
         ({"encoder.layer.7.output.dense.lora_A.weight": torch.zeros(4, 48)}, "", "no such matrix"),
+        ({f"{QUERY}.lora_magnitude_vector": torch.ones(32)}, "", "and use_dora in .* is not true"),
+        ({f"{QUERY}.lora_B.bias": torch.ones(32)}, "", "and lora_bias in .* is not true"),
         ({f"{VALUE}.bias": torch.zeros(32, dtype=torch.int8)}, "", "stored as int8.*quantised"),
         ({f"{WORDS}.weight": torch.zeros(7, 32)}, "", r"shape \(7, 32\); config.json asks"),
     ],
@@ -436,6 +460,34 @@ def test_tensors_that_do_not_fit_are_named(base, theirs, added, removed, message
         return
     with pytest.raises(ValueError, match=message):
         BertModel.from_pretrained(base)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"target_modules": "all-linear"},
+        {"target_modules": r".*\.(query|key)", "exclude_modules": ["key"]},
+        # Too many quantifiers: hours, if it is compared.
+        {"target_modules": r"(a*)*(.*a)*b|.*query.*.*.*"},
+        {"target_modules": ["dense", "query"], "exclude_modules": "(a+)+|.*dense"},
+        {"target_modules": ["query"], "layers_to_transform": [1]},
+        {"target_modules": ["query"], "layers_to_transform": 1, "layers_pattern": ["layer"]},
+        {"target_modules": ["query"], "layers_to_transform": []},
+        {"target_modules": ["query"], "modules_to_save": ["classifier"]},
+    ],
+)
+def test_settings_that_fit_the_tensors(base, theirs, tmp_path, values):
+    make_adapter(tmp_path / "adapter", base, theirs, {QUERY: (4, 8)}, **values)
+    assert_equal_outputs(tmp_path / "adapter", theirs)
+
+
+def test_matrices_that_are_named_and_not_stored(base, theirs, tmp_path):
+    """peft 0.21 leaves them as they are, too, and warns."""
+    values = {"target_modules": ["query", "value"]}
+    make_adapter(tmp_path / "adapter", base, theirs, {QUERY: (4, 8)}, **values)
+    report = str(assert_equal_outputs(tmp_path / "adapter", theirs).load_report)
+    assert "holds nothing for 3 of the matrices" in report
+    assert "the first: encoder.layer.0.attention.self.query" in report
 
 
 def test_an_adapter_without_tensors_is_refused(base, theirs):
@@ -509,11 +561,24 @@ def test_an_adapter_one_level_below_is_reported(base, theirs):
         BertModel.from_pretrained(base)
 
 
-def test_peft_s_values(tmp_path):
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"r": 4, "target_modules": ["query", "dense"], "bias": "all", "use_rslora": True},
+        {"r": 3, "target_modules": "all-linear", "bias": "lora_only"},
+        {"r": 5, "target_modules": ["query"], "modules_to_save": ["pooler", "LayerNorm"]},
+        {"r": 2, "target_modules": ["word_embeddings", "key"], "rank_pattern": {"key": 7}},
+        {"r": 6, "target_modules": r".*\.(query|value)", "lora_bias": True},
+        {"r": 4, "target_modules": ["dense"], "exclude_modules": ["output.dense"]},
+        {"r": 4, "target_modules": ["query", "dense"], "layers_to_transform": [1]},
+        {"r": 4, "target_modules": ["query"], "use_dora": True, "lora_alpha": 2.5},
+    ],
+)
+def test_peft_s_values(tmp_path, values):
     """Where peft is installed: its own merge."""
     peft = pytest.importorskip("peft", reason="peft is another reference; pip install peft")
     theirs = make_model("bert", tmp_path / "base")
-    config = peft.LoraConfig(r=4, target_modules=["query", "dense"], bias="all", use_rslora=True)
+    config = peft.LoraConfig(**values)
     changed = peft.get_peft_model(theirs, config)
     for parameter in changed.parameters():
         if parameter.requires_grad:
@@ -522,6 +587,6 @@ def test_peft_s_values(tmp_path):
     content = json.loads((tmp_path / "adapter" / "adapter_config.json").read_text())
     content["base_model_name_or_path"] = str(tmp_path / "base")
     (tmp_path / "adapter" / "adapter_config.json").write_text(json.dumps(content))
-    assert read_adapter(tmp_path / "adapter").use_rslora
+    assert read_adapter(tmp_path / "adapter").r == values["r"]
     assert load_file(tmp_path / "adapter" / "adapter_model.safetensors")
     assert_equal_outputs(tmp_path / "adapter", changed.merge_and_unload())
