@@ -29,6 +29,7 @@ from experiments.records import RECORDS
 from minbert.bert import BertOutput
 from minbert.commands.ending import exit_code
 from minbert.commands.flags import Parser
+from tools.benchmarks.comparison import versions
 from tools.benchmarks.recording import HELP, record_measurement
 
 SECONDS = RECORDS / "vector-seconds.jsonl"
@@ -111,7 +112,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     if arguments.record:
         names = ("model", "rows", "steps", "rounds")
         settings = {name: getattr(arguments, name) for name in names}
-        record_measurement(SECONDS, {**settings, "kinds": measured})
+        record_measurement(SECONDS, {**settings, "kinds": measured, "versions": versions()})
 
 
 if __name__ == "__main__":

@@ -41,7 +41,7 @@ def measured_on(records: Sequence[Record], libraries: Sequence[str] = ("torch",)
     for name in libraries:
         numbers = [record["versions"][name] for record in records if name in record["versions"]]
         versions.append(f"{name} {join(numbers)}")
-    return f"Measured on {dates} with {commits}: {machines}, {', '.join(versions)}."
+    return f"Measured on {dates} with {commits}: {', '.join([machines, *versions])}."
 
 
 def not_measured(name: str, flags: str = "") -> str:

@@ -127,7 +127,7 @@ def paper_rows(entry: Entry, records: Sequence[Record]) -> list[Row]:
                 Row(
                     label,
                     [{**run, "scores": scores_of(run, copy)} for run in runs],
-                    published=published_figures(entry, recipe) if copy in ("", WORSE) else {},
+                    published=published_figures(entry, name) if copy in ("", WORSE) else {},
                     values={"about": recipe.about},
                     count=str(len(runs)) if runs else "not measured yet",
                 )
@@ -141,11 +141,17 @@ def scores_of(record: Record, copy: str) -> dict[str, float]:
     return scores[ENCODER] if ENCODER in scores else copies_in_order(scores)[copy or WORSE]
 
 
-def published_figures(entry: Entry, recipe: PaperRecipe) -> dict[str, float | None]:
+def published_of(row: str) -> Mapping[str, float]:
+    """Return the published figures of a row. A row with flags of its own is none of the paper's."""
+    name, *own_flags = row.split()
+    return {} if own_flags else find_recipe(name).published
+
+
+def published_figures(entry: Entry, row: str) -> dict[str, float | None]:
     """Return the published figure of each column, by the field of the measured score."""
     figures = {}
     for column in score_columns(entry):
-        figures[column["value"]] = recipe.published.get(column.get("published", ""))
+        figures[column["value"]] = published_of(row).get(column.get("published", ""))
     return figures
 
 
@@ -330,7 +336,7 @@ def direction_of(published: float | None, measured: Sequence[float], word: str) 
 
 def published_difference(comparison: Mapping[str, str]) -> float | None:
     """Return the difference of two published averages; None where the paper prints none."""
-    figures = [recipe_of(comparison[key]).published.get(AVERAGE) for key in ("row", "less")]
+    figures = [published_of(comparison[key]).get(AVERAGE) for key in ("row", "less")]
     if comparison.get("score", AVERAGE) != AVERAGE or None in figures:
         return None
     first, second = figures
