@@ -6,8 +6,9 @@ choice about which the paper draws a conclusion.
 
 Keys of an entry, beside those of generic.py: `recipes` (the rows, in this order), `sets` (the sets
 of an average that stands alone), `copies` (of contrastive tension, what stands in a row of its
-own), `poolings` (of hidden states, likewise) and `compared_rows`. A column of scores has the format
-"interval", and `published`: the name that the paper gives the set.
+own), `poolings` (of hidden states, likewise), `less` (the row that is subtracted from them) and
+`compared_rows`. A column of scores has the format "interval", and `published`: the name that the
+paper gives the set.
 
 `model` and `with` say which runs of a recipe are meant: those of this model, whose flags of --with
 were these. A row may have other flags: "ct-table-1 --steps 400 --rows 4000".
