@@ -35,6 +35,7 @@ from multitask import (
 )
 from multitask.baselines import lines_on_known_words, vectors_predictions
 from multitask.combining import GradientSurgery
+from multitask.head_registry import HEADS
 from multitask.options import MultitaskOptions
 from multitask.plan import TrainedTasks
 from multitask.plan_registry import TaskStage
@@ -317,4 +318,19 @@ def print_summary(run: TrainedRun, record: Mapping[str, Any]) -> None:
         first_task, "train"
     )
     terminal.title("Next")
-    terminal.say(summary.next_commands(run.folder, trained[first_task], dev_file))
+    encoder = encoder_for_search(run, trained[first_task])
+    terminal.say(summary.next_commands(run.folder, trained[first_task], dev_file, encoder))
+
+
+def encoder_for_search(run: TrainedRun, task: Task) -> str | Path:
+    """The encoder whose vectors find texts of the same meaning.
+
+    The training of a class moves all texts of this class together. Only a cosine of two sentence
+    vectors is trained to compare them.
+    """
+    heads = run.options.heads
+    is_compared = task.is_pair and task.is_regression and heads.pair_encoding == "bi"
+    if is_compared and HEADS[heads.head_of(task.name)].answers_by_cosine:
+        return run.folder / "model"
+    before = run.folder / "encoder"  # of --pretrain
+    return before if before.is_dir() else run.all_options["model"]

@@ -148,10 +148,11 @@ def describe_stop(
 # --- what to do next ------------------------------------------------------------------------------
 
 
-def next_commands(run: Path, task: Task, dev_file: str) -> str:
+def next_commands(run: Path, task: Task, dev_file: str, encoder: str | Path) -> str:
     """The commands that look into a finished run, as a shell takes them.
 
-    task: one that was trained. dev_file: its dev file, whose sentences are compared.
+    task: one that was trained. dev_file: its dev file, whose sentences are compared. encoder: a
+    model whose vectors compare them.
     """
     folder = in_shell(run)
     named = flags_of_named()
@@ -159,7 +160,8 @@ def next_commands(run: Path, task: Task, dev_file: str) -> str:
     commands = {
         f"multitask.errors {folder}{named}": "where it is wrong",
         f"multitask.predict {folder} --task {task.name}{named}": "rows of your own",
-        f"contrastive.embed {folder}/model --input {in_shell(Path(dev_file))} --text {column} "
+        f"contrastive.embed {in_shell(Path(encoder))} --input {in_shell(Path(dev_file))} "
+        f"--text {column} "
         "--nearest 3": "similar sentences",
     }
     lines = []

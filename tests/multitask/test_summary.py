@@ -113,16 +113,17 @@ def test_predictions_are_those_of_the_model(two_runs):
 
 
 def test_the_commands_have_the_path_of_the_run(tmp_path):
-    text = next_commands(tmp_path / "my run", TASKS["sts"], "data/sts-dev.csv")
-    folder = f"'{tmp_path}/my run'"
-    assert f"-m multitask.errors {folder}\n" in text
-    assert f"-m multitask.predict {folder} --task sts\n" in text
-    embed = f"-m contrastive.embed {folder}/model --input data/sts-dev.csv --text sentence1"
+    run = tmp_path / "my run"
+    text = next_commands(run, TASKS["sts"], "data/sts-dev.csv", run / "encoder")
+    assert f"-m multitask.errors '{run}'\n" in text
+    assert f"-m multitask.predict '{run}' --task sts\n" in text
+    embed = f"-m contrastive.embed '{run}/encoder' --input data/sts-dev.csv --text sentence1"
     assert text.endswith(f"{embed} --nearest 3")
 
 
 def test_a_column_with_a_blank_is_one_word_for_a_shell(tmp_path):
     format = replace(TASKS["sst"].format, text_columns=("the message",), is_course=False)
     own = replace(TASKS["sst"], name="tickets", format=format)
-    text = next_commands(tmp_path / "run", own, "tickets.csv")
-    assert "--text 'the message' --nearest 3" in text and "--task tickets" in text
+    text = next_commands(tmp_path / "run", own, "tickets.csv", "minilm")
+    assert "--task tickets" in text
+    assert "embed minilm --input tickets.csv --text 'the message' --nearest 3" in text

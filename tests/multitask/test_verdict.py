@@ -159,6 +159,9 @@ def test_the_advice_for_pairs_with_scores_is_followed(tmp_path, capsys):
     # A sixth of the epochs is enough to see it.
     followed = [*advice[1].split(), "--epochs", str(int(advice[2]) // 6)]
     assert run_multitask.main([*flags, "--name", "after", *followed]) == 0
+    # Only a cosine is trained to compare vectors. Otherwise the encoder before training does it.
+    assert "contrastive.embed minbert-mini-distilled --input" in said
+    assert "/after/model --input" in capsys.readouterr().out
     scores = []
     for name in ("before", "after"):
         record = json.loads((tmp_path / "runs" / name / "run.json").read_text())
