@@ -227,7 +227,7 @@ def taught_sentences(source: Source) -> Inputs:
         examples = sentences.unique_sentences(lines, source.tokenizer, max_length)
     if len(examples) < 2:
         raise ValueError(
-            f"--pretrain {source.method}: the text has {len(examples)} different sentences. A "
+            f"{source.method}: the text has {len(examples)} different sentences. A "
             "teacher says how similar two are, so at least 2 are expected. Add more text."
         )
     # It reads whole sentences, wherever the student cuts them.

@@ -182,9 +182,9 @@ def dev_labels(pairs: EncodedExamples) -> np.ndarray:
     labels = np.array([example.label for example in pairs.examples], dtype=np.float32)
     if np.ptp(labels) == 0 or labels.max() <= ALIGNED_ABOVE:
         raise ValueError(
-            f"the STS dev rows have labels from {labels.min():g} to {labels.max():g}; expected are "
-            f"different labels, some above {ALIGNED_ABOVE:g}. Add such pairs, raise --dev_rows, or "
-            "drop --pretrain."
+            f"the pairs that measure the stage have labels from {labels.min():g} to "
+            f"{labels.max():g}; expected are different labels, some above {ALIGNED_ABOVE:g}. Add "
+            "such pairs to their file, or pass another one, as --dev or --sts_dev."
         )
     return labels
 

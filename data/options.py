@@ -18,6 +18,15 @@ DEFAULT_LENGTH = 128  # tokens of a row
 SAMPLE_FOLDER = Path(__file__).resolve().parent / "sample"
 
 
+def folder_of_data(data_dir: str | Path) -> Path:
+    """The folder of the course's files.
+
+    Outside of the clone, the default means the files that came with this package.
+    """
+    folder = Path(data_dir)
+    return SAMPLE_FOLDER if folder == Path(SAMPLE) and not folder.is_dir() else folder
+
+
 def numbers_by_task(text: str) -> dict[str, float]:
     """Return the numbers in an option such as "para=2,sts=0.5", by task. "none" gives {}.
 
@@ -185,10 +194,7 @@ class DataOptions(OptionGroup):
 
     def with_files(self) -> DataOptions:
         """Return the same options with the course's files in data_dir where no file is named."""
-        folder = Path(self.data_dir)
-        # Outside of the clone, the default means the files that came with this package.
-        if self.data_dir == SAMPLE and not folder.is_dir():
-            folder = SAMPLE_FOLDER
+        folder = folder_of_data(self.data_dir)
         paths = {}
         for task, names in BUILT_IN_FILES.items():
             for split, name in names.items():

@@ -213,7 +213,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     rows = Output("--out", path.with_suffix(".csv"), begins_with(",".join(CSV_HEADER)))
     latex = Output("--out", path.with_suffix(".tex"), begins_with(LATEX_START))
     figure = Output("--out", path.with_suffix(".pdf"), begins_with("%PDF"))
-    check_outputs([tables, page, rows, latex, figure])
+    check_outputs([tables, page, rows, latex, figure], overwrite=None)
     # In a terminal each run shows its own bar. In a log it has its own file.
     with terminal.session("reading the runs", has_bar=False):
         return run_series(*request)

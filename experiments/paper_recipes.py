@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 from contrastive.registry import METHODS
 from data.examples import COURSE_FILES
+from data.options import folder_of_data
 
 AVERAGE = "average"
 # The sets that a paper averages, by the names that it gives them.
@@ -63,7 +64,7 @@ class PaperRecipe(NamedTuple):
             words += ["--text", *text]
         for name, value in self.flags.items():
             if name == "dev":
-                value = data_dir / COURSE_FILES[value]["dev"]
+                value = folder_of_data(data_dir) / COURSE_FILES[value]["dev"]
             words += [f"--{name}", str(value)]
         return [*words, "--data-dir", str(data_dir)]
 

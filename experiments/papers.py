@@ -477,7 +477,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         if job.recipe.method:
             new_run(job.train_words(options))
     table = Output("--out", options.out / "papers.md", begins_with(TABLE_START))
-    check_outputs([table], options.measured_files())
+    check_outputs([table], options.measured_files(), overwrite=None)
     with terminal.session("reading the recipes", has_bar=False):
         run_series(options)
 

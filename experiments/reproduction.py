@@ -18,7 +18,7 @@ from scipy.stats import t
 
 from command_line.folders import load
 from command_line.reproduction import command_of
-from data.options import SAMPLE, SAMPLE_FOLDER
+from data.options import folder_of_data
 from experiments.known_data import describe, digest_of_data, faults_of_command
 from experiments.records import (
     RECORDS,
@@ -214,9 +214,7 @@ def reproduce_record(source: str, out: Path, data_dir: Path, start: bool, say: S
         command,
         *notes_on(record),
     )
-    # Outside of the clone, the default means the files that came with this package.
-    if data_dir == Path(SAMPLE) and not data_dir.is_dir():
-        data_dir = SAMPLE_FOLDER
+    data_dir = folder_of_data(data_dir)
     found = digest_of_data(data_dir, record)
     if found != record["data"]:
         held = f"has the digest {found[:10]}" if found else "does not hold all files of its tasks"

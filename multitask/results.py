@@ -16,6 +16,7 @@ from minbert import BertTokenizer
 from minbert.commands.ending import only_warn
 from minbert.commands.options import NONE
 from minbert.commands.paths import in_shell
+from minbert.commands.plugins import flags_of_named
 from minbert.reporting import terminal
 from minbert.reporting.terminal import Fact
 from minbert.training import cost_estimate, run_folder
@@ -245,7 +246,7 @@ def print_places(run: TrainedRun) -> None:
     if is_course and rows != NONE:
         terminal.say(
             f"The dev files hold only the rows of --dev_rows {rows}. To hand in, let `python -m "
-            f"course.predict {in_shell(run.folder)} --out DIR` predict all rows."
+            f"course.predict {in_shell(run.folder)} --out DIR{flags_of_named()}` predict all rows."
         )
 
 

@@ -24,7 +24,7 @@ from minbert.commands.ending import this_python
 from minbert.commands.files import DamagedFile, digest_of_file, read_json
 from minbert.commands.options import AUTO, OptionGroup, all_fields, from_flat
 from minbert.commands.paths import in_shell
-from minbert.commands.plugins import check_named, digest_of_plugin
+from minbert.commands.plugins import check_named, digest_of_plugin, flags_of_named
 from minbert.options import EncoderOptions
 from minbert.reporting import terminal
 from minbert.training import runtime
@@ -164,7 +164,7 @@ def check_finished(folder: Path) -> None:
         program = in_shell(Path(__file__).parents[1] / "run_multitask.py")
         raise ValueError(
             f"{folder}: the run there has not come to its end (there is no run.json). Finish it: "
-            f"{this_python()} {program} --resume {in_shell(folder)}"
+            f"{this_python()} {program} --resume {in_shell(folder)}{flags_of_named()}"
         )
 
 

@@ -86,11 +86,10 @@ def refuse_ensemble(folder: Path) -> None:
 def check_request(options: PredictOptions, task: TaskSpec) -> None:
     """Raise ValueError for everything else that can be refused before any work."""
     if options.probabilities and task.is_regression:
-        raise ValueError(
-            f"--probabilities: {task.name} has no classes; pass --task sst or para, or drop it."
-            if task.is_built_in
-            else f"--probabilities: {task.name} has no classes. Drop it."
-        )
+        specs, trained = read_tasks(options.runs[0])
+        others = [name for name in trained if not specs[name].is_regression]
+        advice = f"Pass --task {' or '.join(others)}, or drop it." if others else "Drop it."
+        raise ValueError(f"--probabilities: {task.name} has no classes. {advice}")
     if options.temperature != 1 and task.is_regression:
         raise ValueError(
             f"--temperature has no effect with --task {task.name}, whose answer is a number. Drop "

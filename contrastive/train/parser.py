@@ -18,6 +18,7 @@ from contrastive.options import RANDOM_WORDS, ContrastiveOptions
 from contrastive.registry import METHODS, list_methods
 from contrastive.train.options import LEFT_OUT, PREFIX, StageOptions, TrainOptions
 from contrastive.train.texts import is_task
+from data.options import folder_of_data
 from minbert.commands import plugins
 from minbert.commands.files import DamagedFile, read_json
 from minbert.commands.flags import Formatter, Parser, add_flag
@@ -166,9 +167,10 @@ def with_long_names(flags: dict[str, Any]) -> dict[str, Any]:
     """
     names = {item.name for item in all_fields(TrainOptions)}
     values = {name if name in names else PREFIX + name: value for name, value in flags.items()}
-    for name in ("dev", "data_dir"):
-        if name in values:
-            values[name] = values[name].absolute()
+    if "dev" in values:
+        values["dev"] = values["dev"].absolute()
+    if "data_dir" in values:
+        values["data_dir"] = folder_of_data(values["data_dir"]).absolute()
     for name in ("model", "teacher"):
         if name in values and Path(values[name]).is_dir():
             values[name] = str(Path(values[name]).absolute())

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from contrastive.registry import Reads
 from data.examples import BUILT_IN_FILES, CFIMDB, TRAINING_FORMATS, Example, Format, evenly_spaced
+from data.options import folder_of_data
 from data.readers import read_examples
 from data.training_texts import TrainingText, read_training_text, triplets_in_pairs
 
@@ -48,7 +49,8 @@ def files_of(text: str, data_dir: Path, splits: Sequence[str]) -> list[Path]:
     """The files of one TEXT."""
     if not is_task(text):
         return [Path(text)]
-    return [data_dir / BUILT_IN_FILES[text][split] for split in splits]
+    folder = folder_of_data(data_dir)
+    return [folder / BUILT_IN_FILES[text][split] for split in splits]
 
 
 def read_rows(
@@ -108,7 +110,7 @@ def read_task(
         )
     examples: list[Example] = []
     for split in splits:
-        path = data_dir / BUILT_IN_FILES[task][split]
+        path = folder_of_data(data_dir) / BUILT_IN_FILES[task][split]
         table = read_examples(path, format, labelled=split != "test")
         summaries.append(table.summary)
         examples += table.examples

@@ -78,12 +78,13 @@ def check_outputs(
     outputs: Sequence[Output],
     inputs: Iterable[str | Path] = (),
     folders: Iterable[Path] = (),
-    overwrite: bool = False,
+    overwrite: bool | None = False,
 ) -> None:
     """Raise ValueError for the first output that cannot or must not be written. Writes nothing.
 
     inputs: all files that the command reads. folders: those of the run and of the models that it
-    uses, also where they are not made yet. overwrite: whether foreign files may be replaced.
+    uses, also where they are not made yet. overwrite: whether foreign files may be replaced. None:
+    they may not, and the command has no flag for it.
     """
     sources = list(inputs)
     closed = [real_path(folder) for folder in folders]
@@ -95,7 +96,7 @@ def check_outputs(
         check_is_alone(output, taken)
         check_place(output, closed)
         if not overwrite:
-            check_owner(output)
+            check_owner(output, has_flag=overwrite is not None)
 
 
 def check_new_folder(flag: str, folder: Path) -> None:
@@ -209,8 +210,11 @@ def has_files(folder: Path, names: Iterable[str]) -> bool:
     return all(os.path.isfile(folder / name) for name in names)
 
 
-def check_owner(output: Output) -> None:
-    """Raise ValueError if a file exists that minBERT did not write."""
+def check_owner(output: Output, has_flag: bool) -> None:
+    """Raise ValueError if a file exists that minBERT did not write.
+
+    has_flag: whether the command has the flag --overwrite.
+    """
     path = output.path
     if not os.path.isfile(path) or path.stat().st_size == 0:
         return
@@ -219,7 +223,8 @@ def check_owner(output: Output) -> None:
     except OSError:  # it cannot be read, so nobody knows
         is_ours = False
     if not is_ours:
+        advice = f"another path, or pass {OVERWRITE} to replace it" if has_flag else "another path"
         raise ValueError(
             f"{output.words}: this file exists, and minBERT may not have written it. Choose "
-            f"another path, or pass {OVERWRITE} to replace it."
+            f"{advice}."
         )

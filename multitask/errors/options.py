@@ -42,8 +42,8 @@ class ErrorsOptions(CommandOptions):
         return self.run if self.out is None else self.out
 
     def check(self) -> None:
-        if self.overwrite and self.out is None:
-            raise ValueError(f"{OVERWRITE} has no effect without --out. Drop it.")
+        if self.overwrite and self.out is None and self.suspicious is None:
+            raise ValueError(f"{OVERWRITE} has no effect without --out or --suspicious. Drop it.")
         if self.task is not None and self.suspicious is None:
             raise ValueError("--task has no effect without --suspicious. Drop it.")
 

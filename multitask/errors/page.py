@@ -12,6 +12,9 @@ from pathlib import Path
 
 import numpy as np
 
+from minbert.commands.ending import this_python
+from minbert.commands.paths import in_shell
+from minbert.commands.plugins import flags_of_named
 from minbert.reporting import terminal
 from minbert.reporting.figures import Figure, ScatterPlot
 from minbert.reporting.pages import Section, write_html, write_markdown
@@ -80,10 +83,12 @@ def write_list(folder: Path, name: str | None, path: Path) -> None:
     votes = outputs if task.is_regression else probabilities(outputs, task.is_multilabel)
     tfidf = tfidf_predictions(task, run.tables[name]["train"].examples, dev)
     num_found = write_suspicious(path, task, dev, votes, tfidf)
-    terminal.say(
-        f"{path}: {num_found:,} of {len(dev):,} dev rows have a label that may be wrong. "
-        "`minbert labels RUN --folds 5` looks at all rows."
-    )
+    terminal.say(f"{path}: {num_found:,} of {len(dev):,} dev rows have a label that may be wrong.")
+    if not task.is_built_in:
+        terminal.say(
+            f"`{this_python()} -m experiments.labels {in_shell(folder)} --task {name} --folds 5"
+            f"{flags_of_named()}` looks at all rows."
+        )
 
 
 def run_sections(run: FinishedRun, num_worst: int) -> list[Section]:

@@ -112,10 +112,16 @@ def test_probabilities_are_the_mean_of_the_runs(two_runs, predict, name):
     np.testing.assert_allclose(found, expected.reshape(len(lines), -1), rtol=1e-3)
 
 
-def test_sts_has_no_probabilities(two_runs, predict):
+def test_sts_has_no_probabilities(two_runs, tmp_path, predict):
+    """The message names the tasks that the run was trained on."""
     code, printed, said = predict("a\tb", two_runs[0], "--task", "sts", "--probabilities")
     assert (code, printed) == (2, "")
-    assert "--probabilities: sts has no classes; pass --task sst or para, or drop it." in said
+    assert "--probabilities: sts has no classes. Pass --task sst or para, or drop it." in said
+    assert predict("a", two_runs[0], "--task", "sst", "--probabilities")[0] == 0
+    alone = altered(
+        two_runs[0], tmp_path / "sts", lambda record: record["options"].update(tasks="sts")
+    )
+    assert "sts has no classes. Drop it." in predict("a\tb", alone, "--probabilities")[2]
 
 
 @pytest.mark.parametrize(

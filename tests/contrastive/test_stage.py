@@ -239,7 +239,7 @@ def test_pairs_that_cannot_measure_a_stage_are_refused_before_training(make_stag
     low = []
     for example in tables["sts"]["dev"].examples:
         low.append(replace(example, label=min(example.label, 3.0)))
-    message = "expected are different labels, some above 4. Add such pairs, raise --dev_rows"
+    message = "expected are different labels, some above 4. Add such pairs to their file, or"
     with pytest.raises(ValueError, match=message):
         make_stage(dev=low)
 

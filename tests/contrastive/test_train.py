@@ -218,3 +218,13 @@ def test_what_is_refused(method, flags, words, files, sample_data, tmp_path, cap
     assert main([str(word) for word in line]) == 2
     assert words in capsys.readouterr().err.replace("\n", " ")
     assert not (tmp_path / "run").exists()
+
+
+def test_the_bundled_files_are_found_outside_of_the_clone(tmp_path, monkeypatch):
+    """As for run_multitask.py: the default means the files that came with this package."""
+    monkeypatch.chdir(tmp_path)
+    for folder in ([], ["--data-dir", "data/sample"]):
+        options = parse(["simcse", "--text", "sts", "--out", "new", *folder]).options.stage
+        assert all(path.is_file() for path in options.input_files())
+        rows = read_rows(["sts"], "sentences", options.data_dir, ["train"], 4)
+        assert len(rows.examples["sts"]) == 4

@@ -181,7 +181,7 @@ def test_zero_shot_scores_of_an_encoder(encoder, tokenizer):
 @pytest.mark.parametrize("labels", [[0.0, 2.0, 4.0], [4.5, 4.5, 4.5]])
 def test_labels_that_cannot_be_scored(monkeypatch, labels):
     with_vectors(monkeypatch, torch.eye(3), torch.eye(3))
-    with pytest.raises(ValueError, match="the STS dev rows have labels .* above 4"):
+    with pytest.raises(ValueError, match="that measure the stage have labels .* above 4"):
         quality_of(labels)
 
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 import csv
 import json
 import random
+import re
+import shlex
 
 import numpy as np
 import pytest
@@ -21,6 +23,7 @@ from data.task_flags import parse_task, with_fold
 from data.task_tables import read_splits, resolve_task
 from experiments import calibration, checks, label_questions, labels
 from experiments.calibration import Costs
+from minbert.commands.flags import parse_command
 from multitask import Predictor
 from multitask import predict as predict_command
 from multitask.errors import __main__ as errors
@@ -274,6 +277,16 @@ def test_errors_writes_the_suspicious_dev_rows(run, tmp_path, capsys):
     with open(path, encoding="utf-8-sig", newline="") as file:
         found = [row["id"] for row in csv.DictReader(file)]
     assert set(found) & set(wrong) and len(found) <= 6
+    # What it advises is a command of minbert labels, and --overwrite replaces the list.
+    words = shlex.split(re.findall(r"`(.*)` looks at all rows", capsys.readouterr().out)[0])
+    assert words[1:3] == ["-m", "experiments.labels"]
+    options = parse_command(labels.LabelsOptions, "labels", "", words[3:])
+    assert options.run == folder and options.folds == 5 and options.task
+    request = parse_command(errors.ErrorsOptions, "errors", "", own[:1] + own[3:])
+    with pytest.raises(ValueError, match="pass --overwrite to replace it"):
+        errors.check_output_files(request)
+    request = parse_command(errors.ErrorsOptions, "errors", "", [*own[:1], *own[3:], "--overwrite"])
+    errors.check_output_files(request)
 
 
 def test_more_epochs_of_a_smaller_part_are_no_other_options(tmp_path):

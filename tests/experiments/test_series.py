@@ -316,6 +316,15 @@ def test_a_damaged_record_is_named_before_anything_runs(tmp_path, nothing_runs, 
     assert f"{path}: not what a run writes (" in capsys.readouterr().err
 
 
+def test_a_file_that_is_not_ours_is_kept(tmp_path, capsys):
+    """The command has no flag that replaces it, so none is named."""
+    (tmp_path / "ablation.md").write_text("my notes\n")
+    assert main(["head-vm", "--out", str(tmp_path)]) == 2
+    said = capsys.readouterr().err
+    assert said.endswith("minBERT may not have written it. Choose another path.\n")
+    assert "my notes" in (tmp_path / "ablation.md").read_text()
+
+
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
