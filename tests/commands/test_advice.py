@@ -7,8 +7,12 @@ command only has to be read, its parser stands for it.
 
 from __future__ import annotations
 
+import importlib
+import io
+import re
 import sys
 from collections.abc import Callable
+from contextlib import redirect_stdout, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,8 +31,10 @@ from experiments.labels import LabelsOptions
 from experiments.papers import PapersOptions, is_for_papers
 from minbert.commands import optional
 from minbert.commands.flags import parse_command
+from minbert.commands.launcher import COMMANDS
 from minbert.pretraining.__main__ import parse as parse_pretraining
 from multitask.command_options import CompareOptions
+from tests.messages import Message, messages
 
 TEXTS = "the cat sat\na dog ran\na bird\n"
 PAIRS = "sentence1\tsentence2\tscore\na cat\tthe cat\t5\na dog\ta bird\t2\nthe sun\ta car\t0\n"
@@ -301,3 +307,86 @@ def test_a_package_is_installed_for_the_python_that_lacks_it(
     else:
         packages = "-e ." if has_script else "scikit-learn"
         assert advice == f"Run `python3 -m pip install {packages}` once"
+
+
+# --- flags in messages ----------------------------------------------------------------------------
+
+FLAG = re.compile(r"(?<![\w-])--[a-z](?:[\w-]*\w)?(?![\w{-])")
+# A command that a message names, up to the end of it.
+NAMED = re.compile(
+    r"(?:python -m |`minbert |(?<![\w.])(?=(?:multitask|experiments)\.))([\w.]+)([^`;|]*)"
+)
+# Flags of other programs: torchrun, pip and pytest.
+OF_OTHERS = {"--nproc-per-node", "--break-system-packages", "--index-url", "--import-mode"}
+# What another command wrote or trained, by its flags.
+OF_THE_RUN = {"multitask/export/classifier.py": "run_multitask"}
+
+
+def flags_in(text: str) -> list[str]:
+    """The flags that a text names, as --help writes them, each with dashes."""
+    return [flag.replace("_", "-") for flag in FLAG.findall(text)]
+
+
+@pytest.fixture(scope="module")
+def flags_of() -> dict[str, set[str]]:
+    """The flags of each command, by its module, as its help has them."""
+    flags = {}
+    for command in COMMANDS:
+        module = importlib.import_module(command.module)
+        if not hasattr(module, "main"):
+            module = importlib.import_module(f"{command.module}.__main__")
+        shown = io.StringIO()
+        with redirect_stdout(shown), suppress(SystemExit):
+            module.main(["--help-all" if command.name == "train" else "--help"])
+        flags[command.module] = set(flags_in(shown.getvalue()))
+    return flags
+
+
+def false_flags(message: Message, flags_of: dict[str, set[str]]) -> list[str]:
+    """The flags of a message that do not exist where it sends the user.
+
+    Behind the name of a command a flag must be that command's. Otherwise the command is the one
+    whose files hold the message, or any command for a file that several share.
+    """
+    of_names = {command.name: command.module for command in COMMANDS}
+    text = message.text
+    false = []
+    for name, words in NAMED.findall(text):
+        module = of_names.get(name, name)
+        if module.startswith("tools."):
+            text = text.replace(words, " ")
+        elif module in flags_of:
+            false += [flag for flag in flags_in(words) if flag not in flags_of[module]]
+            text = text.replace(words, " ")
+
+    known = OF_OTHERS.union(*flags_of.values())
+    for module, flags in flags_of.items():
+        place = module.replace(".", "/")
+        has_folder = module != "experiments" and message.path.startswith(f"{place}/")
+        if has_folder or message.path == f"{place}.py":
+            known = flags_of[OF_THE_RUN.get(message.path, module)] | flags
+    return false + [flag for flag in flags_in(text) if flag not in known]
+
+
+def test_each_flag_in_a_message_exists(flags_of):
+    found = {}
+    for message in messages():
+        false = false_flags(message, flags_of)
+        if false:
+            found[f"{message.path}:{message.line}"] = false
+    assert not found
+    assert len(messages()) > 700 and all(len(flags) > 1 for flags in flags_of.values())
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "flag"),
+    [
+        ("data/readers.py", "Drop it, or pass --drop-good-rows.", "--drop-good-rows"),
+        ("experiments/track.py", "Choose another --out.", "--out"),
+        ("data/readers.py", "Run `python -m data.download --overwrit` once.", "--overwrit"),
+        ("multitask/errors/page.py", "`minbert labels RUN --worst 5` looks.", "--worst"),
+    ],
+)
+def test_a_false_flag_is_found(flags_of, path, text, flag):
+    """The negative control."""
+    assert false_flags(Message(path, 1, text), flags_of) == [flag]
