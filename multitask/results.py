@@ -318,6 +318,7 @@ def print_summary(run: TrainedRun, record: Mapping[str, Any]) -> None:
     dev_file = run.data.options.file_of(first_task, "dev") or run.data.options.file_of(
         first_task, "train"
     )
+    terminal.say(*summary.describe_stages(record["stages"]))
     terminal.title("Next")
     encoder = encoder_for_search(run, trained[first_task])
     terminal.say(summary.next_commands(run.folder, trained[first_task], dev_file, encoder))

@@ -145,6 +145,25 @@ def describe_stop(
     )
 
 
+# --- the sentence vectors of contrastive stages ---------------------------------------------------
+
+
+def describe_stages(stages: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """A line with the scores of each contrastive stage of a run.
+
+    stages: as run.json has them.
+    """
+    lines = []
+    for name, quality in stages.items():
+        before, after = quality["before"], quality["after"]
+        if "spearman" not in before:
+            continue  # it trains no sentence vector, or no pairs measure it
+        line = f"{name}: Spearman on STS dev {before['spearman']:.4f} before, "
+        line += f"{after['spearman']:.4f} after, without a head"
+        lines.append(line if quality["is_kept"] else f"{line}; its start was handed on")
+    return lines
+
+
 # --- what to do next ------------------------------------------------------------------------------
 
 

@@ -16,6 +16,7 @@ from multitask.summary import (
     describe_answer,
     describe_predictions,
     describe_progress,
+    describe_stages,
     next_commands,
     rising_tasks,
     shortened,
@@ -110,6 +111,21 @@ def test_predictions_are_those_of_the_model(two_runs):
     assert sts.startswith(f"  STS   {points:.2f} (labelled ")
     assert sst.startswith("  SST   ")
     assert para.startswith("  PARA  ")
+
+
+def test_a_run_ends_with_the_scores_of_its_contrastive_stages():
+    before, after = {"spearman": 0.5, "uniformity": -1.0}, {"spearman": 0.625, "uniformity": -2.0}
+    stages = {
+        "mlm": {"before": {"loss": 2.0}, "after": {"loss": 1.0}, "is_kept": True},
+        "ct": {"before": before, "after": {**before, "spearman": 0.4}, "is_kept": False},
+        "bsc": {"before": before, "after": after, "is_kept": True},
+    }
+    of_ct = "ct: Spearman on STS dev 0.5000 before, 0.4000 after, without a head"
+    assert describe_stages(stages) == [
+        f"{of_ct}; its start was handed on",
+        "bsc: Spearman on STS dev 0.5000 before, 0.6250 after, without a head",
+    ]
+    assert describe_stages({"mlm": stages["mlm"]}) == describe_stages({}) == []
 
 
 def test_the_commands_have_the_path_of_the_run(tmp_path):
