@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -163,12 +163,35 @@ class Groups(NamedTuple):
 PAPER_GROUPS = Groups()  # [BSC] section 3
 
 
-class Shuffle(nn.Module):
+class Renewal(nn.Module):
+    """What a stage works out anew before each epoch but the first, from vectors of the encoder.
+
+    It begins with the second epoch, because an untrained encoder knows no neighbours. It is a
+    module and its results are buffers, so that a checkpoint in the middle of an epoch holds them:
+    they follow from the weights with which the epoch began.
+
+    title: for messages.
+    """
+
+    title = "this method"
+
+    def compute(self, epoch: int, vectors: Tensor) -> Any:
+        """The result for an epoch, without a change of the module.
+
+        vectors: (N, H) float32 on the CPU, of the rows that Inputs.renewal_rows names. Of several
+        processes the first one calls this. The others get the result, so it holds no tensors.
+        """
+        raise NotImplementedError
+
+    def renew(self, epoch: int, computed: Any) -> None:
+        """Take a result of `compute` into the buffers."""
+        raise NotImplementedError
+
+
+class Shuffle(Renewal):
     """An order of BSC's training pairs in which similar pairs meet in a batch.
 
-    It is renewed before each epoch but the first. kind: "knn" or "cluster". It is a module and the
-    order is a buffer, so that a checkpoint in the middle of an epoch holds it: the order follows
-    from the weights with which the epoch began.
+    kind: "knn" or "cluster".
     """
 
     order: Tensor  # (N,) int64
@@ -183,6 +206,7 @@ class Shuffle(nn.Module):
         groups: Groups = PAPER_GROUPS,
     ) -> None:
         super().__init__()
+        self.title = f"--bsc_shuffle {kind}"
         self.groups = groups
         self.kind = kind
         self.batch_size = batch_size
@@ -190,7 +214,7 @@ class Shuffle(nn.Module):
         self.register_buffer("order", torch.arange(num_examples))
         self.register_buffer("of_epoch", torch.tensor(-1))
 
-    def order_of(self, epoch: int, vectors: Tensor) -> list[int]:
+    def compute(self, epoch: int, vectors: Tensor) -> list[int]:
         """An order for `epoch`. vectors: (N, H), of the pairs' first sentences."""
         generator = torch.Generator().manual_seed(SEED_STRIDE * self.seed + epoch)
         directions = F.normalize(vectors, dim=-1).numpy()  # (N, H)
@@ -202,9 +226,9 @@ class Shuffle(nn.Module):
         num_clusters = len(vectors) // (BATCHES_PER_CLUSTER * self.batch_size)
         return cluster_order(directions, num_clusters, generator)
 
-    def renew(self, epoch: int, order: list[int]) -> None:
+    def renew(self, epoch: int, computed: list[int]) -> None:
         """Take the order for `epoch`."""
-        self.order.copy_(torch.tensor(order))
+        self.order.copy_(torch.tensor(computed))
         self.of_epoch.fill_(epoch)
 
     def batches(self, epoch: int) -> list[list[int]]:

@@ -16,6 +16,7 @@ import torch
 from contrastive import sentences
 from contrastive.batch_order import (
     Groups,
+    Renewal,
     Shuffle,
     draw_shares,
     tension_plan,
@@ -40,22 +41,21 @@ from minbert.commands.options import NONE, MethodOptions
 from minbert.training.job import Step, TaskBatch
 from minbert.training.options import TrainingOptions
 
-EncodedRows = EncodedExamples | sentences.EncodedTriplets
+EncodedRows = EncodedExamples | sentences.EncodedGroups
 
 
 @dataclass(frozen=True)
 class Inputs:
     """Rows by the name that a step gives them, and the steps of an epoch.
 
-    For BSC's knn and cluster also the `shuffle` that reorders its pairs, and `shuffled`, the first
-    sentences of the pairs, by which it does so. For distill also the `teacher`: what decides its
-    vectors, by name.
+    A `renewal`, such as BSC's shuffle, is worked out before each epoch but the first, from the
+    vectors of `renewal_rows`. For distill also the `teacher`: what decides its vectors, by name.
     """
 
     rows: Mapping[str, EncodedRows]
     plan: Callable[[int, torch.Generator], list[Step]]
-    shuffle: Shuffle | None = None
-    shuffled: EncodedExamples | None = None
+    renewal: Renewal | None = None
+    renewal_rows: EncodedExamples | None = None
     teacher: Mapping[str, str] = field(default_factory=dict)
     text: str = ""  # what an epoch reads of each task, where it does not read everything, shuffled
 
@@ -184,7 +184,7 @@ def nli_triplets(source: Source) -> Inputs:
     triplets = [sentences.Triplet(*texts) for texts in source.triplets]
     if not triplets:
         triplets = sentences.read_triplets(source.method_options[NliOptions].nli)
-    encoded = sentences.EncodedTriplets(triplets, source.tokenizer, source.settings.max_length)
+    encoded = sentences.EncodedGroups(triplets, source.tokenizer, source.settings.max_length)
     return in_turn({source.method: encoded}, source.settings)
 
 
@@ -210,7 +210,7 @@ def softmax_pairs(source: Source) -> Inputs:
     shuffle = Shuffle(name, len(pairs), source.settings.batch_size, source.training.seed, groups)
     first = [sentences.unlabelled(pair.id, pair.sentence_1) for pair in pairs.examples]
     inputs = in_turn(rows, source.settings, shuffle)
-    return replace(inputs, shuffled=source.encode(first))
+    return replace(inputs, renewal_rows=source.encode(first))
 
 
 def taught_sentences(source: Source) -> Inputs:

@@ -119,15 +119,16 @@ def info_nce(
     Arguments:
         anchors, positives: (B, H), row i of both a pair that belongs together.
         temperature: above 0; a number, or a scalar tensor that is trained.
-        hard_negatives: (B, H), one for each anchor.
-        hard_negative_weight: any number, added to the logit of an anchor's own hard negative.
+        hard_negatives: (K B, H), K for each anchor: the first ones of all anchors, then the second
+            ones, and so on.
+        hard_negative_weight: any number, added to the logits of an anchor's own hard negatives.
         same: (B, B) bool, True where positive j says the same as anchor i. Such a j is no negative
             of i. The diagonal does not matter.
         similarity: "cos", or "dot" for the dot product.
-        same_hard: (B, B) bool, the same for the hard negatives. Here the diagonal counts.
+        same_hard: (B, K B) bool, the same for the hard negatives. Here the diagonal counts.
 
     Returns a scalar, at least 0. If all similarities are equal, it is log B, with hard
-    negatives log 2B.
+    negatives log (1 + K) B.
 
     Other names of this loss: multiple negatives ranking with scale 1 / t, NT-Xent over rows only,
     in-batch softmax. Compare with `bsc`, which also runs over columns, and with
@@ -144,13 +145,15 @@ def info_nce(
         logits = logits.masked_fill(same & is_other, -torch.inf)
 
     if hard_negatives is not None:
-        check_same_shape(anchors, hard_negatives)
-        hard = similarities(anchors, hard_negatives, similarity) / temperature  # (B, B)
+        for negatives in hard_negatives.split(len(anchors)):
+            check_same_shape(anchors, negatives)
+        per_anchor = len(hard_negatives) // len(anchors)  # K
+        hard = similarities(anchors, hard_negatives, similarity) / temperature  # (B, K B)
         is_own = torch.eye(len(anchors), dtype=hard.dtype, device=hard.device)  # (B, B)
-        hard = hard + hard_negative_weight * is_own
+        hard = hard + hard_negative_weight * is_own.repeat(1, per_anchor)
         if same_hard is not None:
             hard = hard.masked_fill(same_hard, -torch.inf)
-        logits = torch.cat([logits, hard], dim=1)  # (B, 2B)
+        logits = torch.cat([logits, hard], dim=1)  # (B, (1 + K) B)
 
     return F.cross_entropy(logits, targets)
 

@@ -144,30 +144,33 @@ class Method(nn.Module):
         example_of = torch.arange(num_rows, device=first_view.device) % len(batch.ids)  # (R,)
         is_same_example = example_of == example_of.unsqueeze(1)  # (R, R)
         same = same_text(batch.input_ids, batch.input_ids) | is_same_example
-        return Vectors(first_view, second_view, same, self.temperature)
+        return Vectors(
+            first_view, second_view, same, self.temperature, batch.labels, texts=batch.texts
+        )
 
-    def pairs(self, batch: Batch) -> Vectors:
-        """The vectors of B labelled pairs (2B rows)."""
-        labels = labels_of(batch)  # (B,)
-        first_ids, second_ids = batch.input_ids.chunk(2)  # (B, T) each
-        same = no_negatives(first_ids, second_ids, labels > 0)  # (B, B)
-        first, second = self.projected(batch).chunk(2)  # (B, P) each
-        return Vectors(first, second, same, self.temperature, labels)
+    def groups(self, batch: Batch) -> Vectors:
+        """The vectors of B pairs (2B rows), triplets (3B), or groups with K negatives each.
 
-    def triplets(self, batch: Batch) -> Vectors:
-        """The vectors of B triplets (3B rows)."""
-        first_ids, second_ids, third_ids = batch.input_ids.chunk(3)  # (B, T) each
-        is_positive = torch.ones(len(first_ids)).bool()  # (B,)
-        masked = no_negatives(first_ids, second_ids, is_positive, third_ids)  # (B, 2B)
-        same, same_hard = masked.chunk(2, dim=1)  # (B, B) each
-        anchors, positives, hard_negatives = self.projected(batch).chunk(3)  # (B, P) each
+        Without labels all pairs belong together.
+        """
+        num_groups = len(batch.ids)
+        first_ids, second_ids, *negative_ids = batch.input_ids.split(num_groups)  # (B, T) each
+        is_positive = torch.ones(num_groups).bool()  # (B,)
+        if batch.labels is not None:
+            is_positive = batch.labels > POSITIVE_ABOVE
+        others = torch.cat(negative_ids) if negative_ids else None  # (K B, T)
+        masked = no_negatives(first_ids, second_ids, is_positive, others)  # (B, (1 + K) B)
+
+        anchors, positives, *negatives = self.projected(batch).split(num_groups)  # (B, P) each
         return Vectors(
             anchors,
             positives,
-            same,
+            masked[:, :num_groups],
             self.temperature,
-            hard_negatives=hard_negatives,
-            same_hard=same_hard,
+            batch.labels,
+            torch.cat(negatives) if negatives else None,
+            masked[:, num_groups:] if negatives else None,
+            batch.texts,
         )
 
     def trained_scale(self) -> Tensor:
@@ -259,7 +262,7 @@ class TripletSimCSE(Method):
 
     def forward(self, batch: Batch, task: str = "simcse-nli") -> Tensor:
         """The loss of B triplets (3B rows)."""
-        triplets = self.triplets(batch)
+        triplets = self.groups(batch)
         return losses.info_nce(
             triplets.anchors,
             triplets.positives,
@@ -562,13 +565,13 @@ class LossOnVectors(Method):
         self.method_options = method_options
         vectors: dict[Reads, Callable[[Batch], Vectors]] = {
             "sentences": self.two_views,
-            "labelled pairs": self.pairs,
-            "triplets": self.triplets,
+            "labelled pairs": self.groups,
+            "triplets": self.groups,
         }
         self.vectors_of = vectors[entry.reads]
 
     def forward(self, batch: Batch, task: str = "") -> Tensor:
-        """The loss of B sentences (B rows), pairs (2B rows) or triplets (3B rows).
+        """The loss of B sentences (B rows), pairs (2B rows), or groups of S texts (S B rows).
 
         ValueError where the entry's loss is no scalar.
         """

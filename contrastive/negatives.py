@@ -21,7 +21,7 @@ def same_text(input_ids: Tensor, others: Tensor) -> Tensor:
 
 
 def no_negatives(
-    first: Tensor, second: Tensor, is_positive: Tensor, third: Tensor | None = None
+    first: Tensor, second: Tensor, is_positive: Tensor, others: Tensor | None = None
 ) -> Tensor:
     """Which first sentence i and second sentence j of a batch of pairs must not be pushed apart.
 
@@ -29,23 +29,23 @@ def no_negatives(
     texts. If a-b and b-c belong together, so do a and c. A labelled negative stays a negative.
 
     first, second: (B, T) token ids. is_positive: (B,) bool, whether a pair belongs together.
-    third: (B, T), the contradictions of triplets, which are B more columns.
+    others: (K B, T), hard negatives, K of each first sentence. They are K B more columns.
 
-    Returns (B, B) bool, with third (B, 2B).
+    Returns (B, B) bool, with others (B, (1 + K) B).
     """
-    sides = [first, second] if third is None else [first, second, third]
-    rows = torch.cat(sides).cpu()  # (2B, T) or (3B, T)
+    sides = [first, second] if others is None else [first, second, others]
+    rows = torch.cat(sides).cpu()  # (R, T) with R = (2 + K) B
 
     # The texts are the nodes of a graph, and the positive pairs are its edges.
-    _, text_of = torch.unique(rows, dim=0, return_inverse=True)  # (2B,): a number for each text
-    text_of_side = text_of.view(-1, len(first))  # (2, B) or (3, B)
+    _, text_of = torch.unique(rows, dim=0, return_inverse=True)  # (R,): a number for each text
+    text_of_side = text_of.view(-1, len(first))  # (2 + K, B)
     edges = text_of_side[:2, is_positive.cpu()].numpy()  # (2, number of positive pairs)
     ones = np.ones(edges.shape[1])
     graph = coo_matrix((ones, edges), shape=(len(text_of), len(text_of)))
 
     # Texts of one connected component say the same.
     _, component_of_text = connected_components(graph, directed=False)
-    component_of = torch.from_numpy(component_of_text)[text_of].to(first.device)  # (2B,)
+    component_of = torch.from_numpy(component_of_text)[text_of].to(first.device)  # (R,)
     first_component = component_of[: len(first)]  # (B,)
-    other_components = component_of[len(first) :]  # (B,) or (2B,)
+    other_components = component_of[len(first) :]  # ((1 + K) B,)
     return first_component.unsqueeze(1) == other_components

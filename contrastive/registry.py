@@ -66,7 +66,11 @@ class Vectors(NamedTuple):
     """The sentence vectors of a batch, as the loss of an entry gets them.
 
     Row i of all tensors belongs to example i. Of sentences, anchors and positives are two encodings
-    of the same sentence under two dropout masks. Of pairs, they are the two sentences.
+    of the same sentence under two dropout masks. Of pairs, they are the two sentences. A sentence
+    with several positives is the anchor of several pairs, and `same` is True between them.
+
+    K hard negatives of each anchor stand one after the other: the first ones of all anchors, then
+    the second ones, and so on.
     """
 
     anchors: Tensor  # (B, P)
@@ -74,8 +78,9 @@ class Vectors(NamedTuple):
     same: Tensor  # (B, B) bool: positive j is no negative of anchor i. The diagonal does not matter
     temperature: float
     labels: Tensor | None = None  # (B,), of labelled pairs: 0 to 1
-    hard_negatives: Tensor | None = None  # (B, P), of triplets
-    same_hard: Tensor | None = None  # (B, B) bool: hard negative j is no negative of anchor i
+    hard_negatives: Tensor | None = None  # (K B, P); of triplets, K is 1
+    same_hard: Tensor | None = None  # (B, K B) bool: hard negative j is no negative of anchor i
+    texts: tuple[tuple[str, ...], ...] = ()  # of each example, in the order of its rows
 
 
 def as_it_is(method_options: MethodOptions, preset: Settings) -> Settings:

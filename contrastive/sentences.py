@@ -1,12 +1,13 @@
 """The training text of a contrastive stage: sentences, labelled pairs, triplets, plain text.
 
-B triplets of a batch, N triplets in all, R rows for the encoder.
+B groups of a batch, N groups in all, S texts of a group, R rows for the encoder.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -113,32 +114,57 @@ def read_triplets(path: str | Path) -> list[Triplet]:
     return [Triplet(*texts) for texts in training_texts.read_triplets(path).rows]
 
 
-class EncodedTriplets:
-    """Triplets that are tokenized once.
+class EncodedGroups:
+    """Groups of texts that are tokenized once: an anchor, a positive, and perhaps hard negatives.
 
-    A batch of B triplets has R = 3B rows: all first sentences, then the positives, then the hard
-    negatives.
+    A batch of B groups of S texts has R = S B rows: all anchors, then all positives, then the first
+    negatives of all, and so on. A triplet is a group of three texts.
+
+    groups: N groups of S texts, at least two. labels: N numbers from 0 to 1, of each anchor with
+    its positive. None: all of them belong together.
     """
 
     def __init__(
-        self, triplets: Sequence[tuple[str, str, str]], tokenizer: BertTokenizer, max_length: int
+        self,
+        groups: Sequence[Sequence[str]],
+        tokenizer: BertTokenizer,
+        max_length: int,
+        labels: Sequence[float] | None = None,
     ) -> None:
+        self.groups = groups
+        self.labels = labels
+        self.num_sides = len(groups[0])
         examples = []
-        for side in range(3):
-            for number, triplet in enumerate(triplets):
-                examples.append(unlabelled(f"triplet-{number}", triplet[side]))
+        for side in range(self.num_sides):
+            for number, group in enumerate(groups):
+                examples.append(unlabelled(f"triplet-{number}", group[side]))
         self.examples = tuple(examples)
         self.rows = EncodedExamples(self.examples, tokenizer, max_length)
         self.num_truncated = self.rows.num_truncated
-        self.lengths = self.rows.lengths.reshape(3, -1).max(axis=0)  # (N,)
+        self.lengths = self.rows.lengths.reshape(self.num_sides, -1).max(axis=0)  # (N,)
+
+    def sides(self, indices: Sequence[int]) -> list[list[int]]:
+        """The rows of a batch, side by side. Row n + s N is text s of group n.
+
+        A subclass may add sides, such as negatives that it has found.
+        """
+        num_groups = len(self.groups)
+        return [[index + side * num_groups for index in indices] for side in range(self.num_sides)]
 
     def batch(self, indices: Sequence[int]) -> Batch:
-        """The triplets at `indices`, in that order."""
-        num_triplets = len(self.lengths)
-        rows: list[int] = []
-        for side in range(3):
-            rows += [index + side * num_triplets for index in indices]
-        return self.rows.batch(rows)
+        """The groups at `indices`, in that order. The ids are (B,), one for each group."""
+        sides = self.sides(indices)
+        batch = self.rows.batch(list(chain.from_iterable(sides)))
+        labels = None if self.labels is None else [self.labels[index] for index in indices]
+        texts = []
+        for rows in zip(*sides, strict=True):
+            texts.append(tuple(self.examples[row].sentence_1 for row in rows))
+        return replace(
+            batch,
+            ids=batch.ids[: len(indices)],
+            labels=None if labels is None else torch.tensor(labels, dtype=torch.float32),
+            texts=tuple(texts),
+        )
 
 
 # --- sentences with a teacher's vectors ---------------------------------------------------------

@@ -22,7 +22,6 @@ from contrastive.inputs import EncodedRows, Inputs, Source, collect
 from contrastive.methods import Method, SimCSE, build_method
 from contrastive.options import (
     RANDOM_WORDS,
-    BscOptions,
     ContrastiveOptions,
     CopyOptions,
     NliOptions,
@@ -146,13 +145,13 @@ def build_stage(
 
     # The model, and how the loop trains and scores it.
     model = build_model(method, options, settings, pooling, encoder, training)
-    if inputs.shuffle is not None:
-        # As a submodule, so that a checkpoint holds its order.
-        model.shuffle = inputs.shuffle.to(torch.device(training.device))
+    if inputs.renewal is not None:
+        # As a submodule, so that a checkpoint holds its results.
+        model.shuffle = inputs.renewal.to(torch.device(training.device))
     contrastive = ContrastiveTraining(
         method, options, settings, training, pooling, model, inputs, dev_pairs
     )
-    contrastive.check_shuffle()
+    contrastive.check_renewal()
 
     # What decides the result: a finished encoder with the same fingerprint is used again.
     identity = contrastive.identity() | {"max_length": text.sts_max_length}
@@ -220,9 +219,9 @@ def notes_on(inputs: Inputs, source: Source, text: StageText) -> tuple[str, ...]
         notes.append(describe(source.method, name, rows, source.settings))
         warning = None
         if text.is_new:
-            encoded = rows.rows if isinstance(rows, EncodedTriplets) else rows
+            encoded = rows.rows if isinstance(rows, EncodedGroups) else rows
             warning = encoded.warn_of_unknown("the text")
-        elif isinstance(rows, EncodedTriplets):
+        elif isinstance(rows, EncodedGroups):
             warning = rows.rows.warn_of_unknown(source.method_options[NliOptions].nli)
         elif source.method in METHODS.readers("ct_corpus") and corpus not in (NONE, RANDOM_WORDS):
             warning = rows.warn_of_unknown(corpus)
@@ -253,14 +252,16 @@ class ContrastiveTraining:
             return end_after(self.inputs.plan, settings.steps)
         return Schedule(settings.epochs, self.inputs.plan)
 
-    def check_shuffle(self) -> None:
-        """ValueError where the steps end before similar pairs are first put together."""
-        if self.inputs.shuffled is None or not self.settings.steps or self.schedule.epochs > 1:
+    def check_renewal(self) -> None:
+        """ValueError where the stage ends before the renewal of its rows begins."""
+        renewal = self.inputs.renewal
+        if renewal is None or self.schedule.epochs > 1:
             return
-        shuffle = self.options.of_method[BscOptions].bsc_shuffle
+        length = f"--contrastive_steps {self.settings.steps}"
         raise ValueError(
-            f"--bsc_shuffle {shuffle} begins with the second epoch, and --contrastive_steps "
-            f"{self.settings.steps} ends before it. Pass more steps, or drop the shuffle."
+            f"{renewal.title} begins with the second epoch, and "
+            f"{length if self.settings.steps else '--contrastive_epochs 1'} ends before it. Pass "
+            f"more, or drop {renewal.title}."
         )
 
     def job(self, folder: Path) -> Job:
@@ -292,7 +293,7 @@ class ContrastiveTraining:
             patience=settings.patience if has_dev else 0,
             save_every=training.save_every,
             evaluations_per_epoch=self.evaluations_per_epoch(),
-            closing_tokens=self.tokens_of_shuffles(),
+            closing_tokens=self.tokens_of_renewals(),
             frozen=model.frozen(),
             before_epoch=self.before_epoch,
             evaluation_tokens=dev_tokens * len(model.copies()),
@@ -323,20 +324,17 @@ class ContrastiveTraining:
         return best | {f"spearman_{name}": score["spearman"] for name, score in scores.items()}
 
     def before_epoch(self, epoch: int) -> None:
-        """Renew the shuffle of BSC, but not before the first epoch.
-
-        An untrained encoder knows no neighbours.
-        """
-        shuffle = self.inputs.shuffle
-        sentences = self.inputs.shuffled
-        if shuffle is None or sentences is None or epoch == 0:
+        """Renew what the encoder's vectors decide, such as BSC's shuffle."""
+        renewal = self.inputs.renewal
+        rows = self.inputs.renewal_rows
+        if renewal is None or rows is None or epoch == 0:
             return
 
-        def new_order() -> list[int]:
-            vectors = embed(self.model.encoder, sentences, self.pooling, self.training.precision)
-            return shuffle.order_of(epoch, vectors)
+        def compute() -> Any:
+            vectors = embed(self.model.encoder, rows, self.pooling, self.training.precision)
+            return renewal.compute(epoch, vectors)
 
-        shuffle.renew(epoch, processes.from_first(new_order))
+        renewal.renew(epoch, processes.from_first(compute))
 
     # --- called by the stage ---
 
@@ -389,11 +387,11 @@ class ContrastiveTraining:
         num_steps = len(self.schedule.plan(0, generator))
         return math.ceil(num_steps / self.settings.evaluate_every)
 
-    def tokens_of_shuffles(self) -> int:
-        """Tokens that all shuffles of BSC encode, for the cost estimate."""
-        if self.inputs.shuffled is None:
+    def tokens_of_renewals(self) -> int:
+        """Tokens that all renewals encode, for the cost estimate."""
+        if self.inputs.renewal_rows is None:
             return 0
-        return int(self.inputs.shuffled.sizes.sum()) * (self.schedule.epochs - 1)
+        return int(self.inputs.renewal_rows.sizes.sum()) * (self.schedule.epochs - 1)
 
     def identity(self) -> dict[str, Any]:
         """The values that decide what the stage does, for its fingerprint."""

@@ -41,6 +41,7 @@ class Batch:
     labels: (B,) float32, or None where the file has no labels. (B, C) of rows with several labels.
     ids: the ids of the B examples.
     has_segments: whether the encoder reads the sentence ids, as BERT does and RoBERTa does not.
+    texts: the texts of the B examples.
     """
 
     input_ids: torch.Tensor
@@ -49,6 +50,7 @@ class Batch:
     labels: torch.Tensor | None
     ids: tuple[str, ...]
     has_segments: bool = True
+    texts: tuple[tuple[str, ...], ...] = ()
 
     @property
     def token_type_ids(self) -> torch.Tensor:
@@ -64,6 +66,7 @@ class Batch:
             None if self.labels is None else self.labels.to(device),
             self.ids,
             self.has_segments,
+            self.texts,
         )
 
     def part(self, examples: Sequence[int]) -> Batch:
@@ -78,6 +81,7 @@ class Batch:
             None if self.labels is None else self.labels[list(examples)],
             tuple(self.ids[example] for example in examples),
             self.has_segments,
+            tuple(self.texts[example] for example in examples) if self.texts else (),
         )
 
 
@@ -195,6 +199,7 @@ class EncodedExamples:
             labels_of(chosen),
             tuple(example.id for example in chosen),
             self.has_segments,
+            tuple(example.texts for example in chosen),
         )
 
 

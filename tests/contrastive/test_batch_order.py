@@ -235,7 +235,7 @@ def test_two_seeds_share_no_epochs_order(kind):
     orders = []
     for seed in range(3):
         shuffle = Shuffle(kind, 48, 5, seed)
-        orders += [tuple(shuffle.order_of(epoch, vectors)) for epoch in range(1, 5)]
+        orders += [tuple(shuffle.compute(epoch, vectors)) for epoch in range(1, 5)]
     assert len(set(orders)) == len(orders)
 
 
@@ -245,8 +245,8 @@ def test_each_kind_has_its_own_order():
     neighbours = joined(knn_order(vectors.numpy(), generator(number)))
     num_clusters = 48 // (BATCHES_PER_CLUSTER * 2)
     clusters = cluster_order(vectors.numpy(), num_clusters, generator(number))
-    assert Shuffle("knn", 48, 2, seed=2).order_of(1, vectors) == neighbours
-    assert Shuffle("cluster", 48, 2, seed=2).order_of(1, vectors) == clusters
+    assert Shuffle("knn", 48, 2, seed=2).compute(1, vectors) == neighbours
+    assert Shuffle("cluster", 48, 2, seed=2).compute(1, vectors) == clusters
     assert neighbours != clusters
 
 
@@ -268,7 +268,7 @@ def test_a_shuffle_serves_its_epoch_only(kind):
     assert shuffle.batches(0) == []
     assert shuffle.batches(1) == []
     vectors = torch.from_numpy(directions(6, 4, 0.05))
-    shuffle.renew(1, shuffle.order_of(1, vectors))
+    shuffle.renew(1, shuffle.compute(1, vectors))
     batches = shuffle.batches(1)
     assert [len(batch) for batch in batches] == [5, 5, 5, 5, 4]
     assert sorted(joined(batches)) == list(range(24))
@@ -278,7 +278,7 @@ def test_a_shuffle_serves_its_epoch_only(kind):
     other = Shuffle(kind, 24, 5, seed=3)
     other.load_state_dict(shuffle.state_dict())
     assert other.batches(1) == batches, "what a checkpoint brings back"
-    other.renew(2, other.order_of(2, vectors))
+    other.renew(2, other.compute(2, vectors))
     assert other.batches(1) == []
     assert other.batches(2) != []
     assert other.batches(2) != batches, "each epoch draws its own"

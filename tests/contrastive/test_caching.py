@@ -16,7 +16,7 @@ from command_line.options import Options
 from contrastive import caching, methods
 from contrastive.methods import MethodSetup, SimCSE
 from contrastive.registry import METHODS
-from contrastive.sentences import EncodedTriplets
+from contrastive.sentences import EncodedGroups
 from contrastive.stage import build_companion
 from data.batching import Batch, EncodedExamples
 from data.examples import Example
@@ -68,7 +68,7 @@ def batches(tiny_model) -> dict[str, Batch]:
         "sentences": sentences.batch(range(6)),
         "sentences with vectors": replace(sentences.batch(range(6)), labels=torch.eye(6, 32)),
         "pairs of sentences": sentences.batch([0, 1, 2, 3, 4, 5, 0, 1, 2, 4, 5, 3]),
-        "triplets": EncodedTriplets(triplets, tokenizer, 32).batch(range(3)),
+        "triplets": EncodedGroups(triplets, tokenizer, 32).batch(range(3)),
     }
 
 

@@ -27,7 +27,7 @@ from contrastive.methods import (
 from contrastive.negatives import no_negatives
 from contrastive.options import BscOptions, ContrastiveOptions
 from contrastive.registry import METHODS
-from contrastive.sentences import EncodedTriplets
+from contrastive.sentences import EncodedGroups
 from data.batching import EncodedExamples
 from data.examples import Example
 from minbert import BertModel, BertTokenizer
@@ -304,9 +304,9 @@ def test_supervised_on_triplets(encoder, tokenizer, weight):
         ("the hotel", "the good hotel", "a person"),
         ("A man", "someone", "a tall soldier"),
     ]
-    rows = EncodedTriplets(triplets, tokenizer, 32)
+    rows = EncodedGroups(triplets, tokenizer, 32)
     batch = rows.batch([0, 1, 2])
-    assert batch.ids == ("triplet-0", "triplet-1", "triplet-2") * 3
+    assert batch.ids == ("triplet-0", "triplet-1", "triplet-2")
     longest = [max(map(len, tokenizer.encode(triplet)[0])) for triplet in triplets]
     assert rows.lengths.tolist() == longest
 
@@ -344,7 +344,8 @@ def test_ranking(encoder, pairs, similarity, temperature):
     options = with_values(ContrastiveOptions(), mnr_similarity=similarity)
     settings = replace(METHODS["mnr"].preset, temperature=temperature)
     method = methods.build_method("mnr", options.of_method, settings, "mean", encoder)
-    assert_agree(method(pairs), expected)
+    # Its pairs all belong together.
+    assert_agree(method(replace(pairs, labels=torch.ones(6))), expected)
 
 
 def softmax(encoder, temperature: float = 0.07, **options) -> BatchSoftmax:

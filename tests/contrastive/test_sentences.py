@@ -5,7 +5,7 @@ import torch
 
 from contrastive.sentences import (
     POSITIVE_ABOVE,
-    EncodedTriplets,
+    EncodedGroups,
     labelled_pairs,
     read_triplets,
     tension_sentences,
@@ -88,8 +88,8 @@ def test_triplets(tokenizer, tmp_path):
     triplets = read_triplets(path)
     assert triplets == [('A man "sits"', "a man", "the girl"), ("the hotel is good", "a", "b")]
 
-    batch = EncodedTriplets(triplets, tokenizer, 32).batch([1, 0])
-    assert batch.ids == ("triplet-1", "triplet-0") * 3
+    batch = EncodedGroups(triplets, tokenizer, 32).batch([1, 0])
+    assert batch.ids == ("triplet-1", "triplet-0")
     assert batch.input_ids.shape[0] == 6
     assert batch.labels is None
     first, last = tokenizer.encode([triplets[1].premise, triplets[0].contradiction])[0]

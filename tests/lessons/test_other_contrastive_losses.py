@@ -54,12 +54,13 @@ LABELS = torch.tensor([1.0, 0, 1, 0], dtype=torch.float64)
 # --- slow loops: each formula word by word --------------------------------------------------------
 
 
-def slow_hard_negatives(weight):
+def slow_hard_negatives(weight, *all_negatives):
     total = 0.0
     for i in range(4):
         below = sum(phi(A[i], P[j]) for j in range(4))
-        for j in range(4):
-            below += phi(A[i], N[j]) * (math.exp(weight) if i == j else 1)
+        for negatives in all_negatives:
+            for j in range(4):
+                below += phi(A[i], negatives[j]) * (math.exp(weight) if i == j else 1)
         total -= math.log(phi(A[i], P[i]) / below)
     return total / 4
 
@@ -135,7 +136,7 @@ def slow_opt3():
 SLOW_LOOPS = {
     "hard": (
         lambda: info_nce(A, P, 0.5, hard_negatives=N),
-        lambda: slow_hard_negatives(0.0),
+        lambda: slow_hard_negatives(0.0, N),
     ),
     "hard-weight": (
         lambda: info_nce(A, P, 0.5, hard_negatives=N, hard_negative_weight=1.5),
