@@ -194,6 +194,22 @@ def ranking_pairs(source: Source) -> Inputs:
     return in_turn({source.method: pairs}, source.settings)
 
 
+def scored_pairs(source: Source) -> Inputs:
+    """cosent: the pairs of PARA and STS with their labels.
+
+    ValueError where all labels are equal.
+    """
+    pairs = source.pairs(source.train.get("sts", ()), keeps_negatives=True)
+    labels = {sentences.label_of(pair) for pair in pairs.examples}
+    if len(labels) == 1:
+        raise ValueError(
+            f"--pretrain {source.method}: all {len(pairs):,} pairs are labelled {labels.pop():g}; "
+            "the method compares pairs with different labels, and would learn nothing. Add pairs "
+            "with other labels, or take mnr."
+        )
+    return in_turn({source.method: pairs}, source.settings)
+
+
 def softmax_pairs(source: Source) -> Inputs:
     """bsc: the labelled pairs of PARA and STS, in the order that --bsc_shuffle names."""
     options = source.method_options[BscOptions]
@@ -304,6 +320,7 @@ OF_METHODS: dict[str, Collector] = {
     "ct": tension_pairs,
     "ct-in-batch": tension_in_batch,
     "distill": taught_sentences,
+    "cosent": scored_pairs,
 }
 
 

@@ -21,6 +21,7 @@ together row by row, and for a word that is no choice.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Literal, cast
 
 import torch
@@ -287,6 +288,68 @@ def divide_by_range(vectors: Tensor) -> Tensor:
     return vectors / torch.where(spread > 0, spread, torch.ones_like(spread))
 
 
+# --- CoSENT: the order of the labels --------------------------------------------------------------
+
+
+def cosent(first: Tensor, second: Tensor, labels: Tensor, temperature: float = 0.05) -> Tensor:
+    """A pair with a higher label must have a higher cosine ("cosine sentence", Su 2022).
+
+    L = log( 1 + sum over all i, j with y_i > y_j of exp( (cos_j - cos_i) / t ) )
+
+    cos_i is the cosine of pair i, and y_i its label. Only the order of the labels counts. Two pairs
+    with equal labels are not compared.
+
+    first, second: (B, H), row i of both a pair. labels: (B,), of any range. temperature: above 0.
+
+    Returns a scalar, at least 0. It is no mean: with more pairs it is larger. If all cosines are
+    equal, it is log(1 + n) for n comparisons, and 0 without any. Compare with `label_error`, which
+    moves each cosine to its own label, and with sentence-transformers' CoSENTLoss with scale 1 / t.
+    """
+    check_same_shape(first, second)
+    check_labels(first, labels)
+    check_positive("temperature", temperature)
+    dtype = score_dtype(first, second)
+    cosines = F.cosine_similarity(first.to(dtype), second.to(dtype), dim=-1)  # (B,)
+
+    # Row i, column j: whether pair i must be above pair j, and how far it is below.
+    must_be_above = labels.unsqueeze(1) > labels.unsqueeze(0)  # (B, B)
+    differences = (cosines.unsqueeze(0) - cosines.unsqueeze(1)) / temperature  # (B, B)
+    terms = differences[must_be_above]  # (n,)
+    return torch.cat([terms.new_zeros(1), terms]).logsumexp(dim=0)
+
+
+# --- Matryoshka: one loss at several widths -------------------------------------------------------
+
+
+def matryoshka(
+    loss: Callable[[Tensor, Tensor], Tensor],
+    first: Tensor,
+    second: Tensor,
+    widths: Sequence[int],
+) -> Tensor:
+    """A loss of the vectors, plus the same loss of their first units (Kusupati et al. 2022).
+
+    L = sum over m in widths of loss(first[:, :m], second[:, :m])
+
+    So the first m units alone are vectors that can be compared, for each width m. This is equation
+    1 of the paper with all weights c_m = 1.
+
+    loss: from two tensors (B, m) to a scalar. first, second: (B, H). widths: each from 1 to H.
+    Returns a scalar. Compare with sentence-transformers' MatryoshkaLoss. ValueError for another
+    width.
+    """
+    check_same_shape(first, second)
+    total = torch.zeros((), device=first.device)
+    for width in widths:
+        if not 1 <= width <= first.size(1):
+            raise ValueError(
+                f"a width is {width}; the vectors have {first.size(1)} units. Pass widths from 1 "
+                "to that."
+            )
+        total = total + loss(first[:, :width], second[:, :width])
+    return total
+
+
 # --- contrastive tension: two encoders ------------------------------------------------------------
 
 
@@ -457,3 +520,9 @@ def loss_of_mnr(vectors: Vectors, method_options: MethodOptions) -> Tensor:
         cast(Similarity, method_options[MnrOptions].mnr_similarity),
         vectors.same,
     )
+
+
+def loss_of_cosent(vectors: Vectors, method_options: MethodOptions) -> Tensor:
+    """--pretrain cosent."""
+    assert vectors.labels is not None, "cosent reads labelled pairs"
+    return cosent(vectors.anchors, vectors.positives, vectors.labels, vectors.temperature)

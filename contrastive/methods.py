@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from contrastive import losses
 from contrastive.caching import in_pieces
 from contrastive.negatives import no_negatives, same_text
+from contrastive.options import HALVES
 from contrastive.registry import METHODS, MethodEntry, Reads, Settings, Vectors
 from contrastive.sentences import POSITIVE_ABOVE
 from data.batching import Batch
@@ -81,10 +82,12 @@ class Method(nn.Module):
 
     Attributes: `scale` is 1 / temperature where that is a trained parameter, else None, and
     `scale_lr` is its learning rate. `chunk` is the number of rows that go through an encoder at a
-    time, 0 for all of a batch. `has_dropout` is whether dropout is on in training.
+    time, 0 for all of a batch. `has_dropout` is whether dropout is on in training. `widths` are the
+    numbers of first units that are trained as vectors of their own, ending with all units.
     """
 
     has_dropout = True
+    widths: tuple[int, ...] = ()
 
     def __init__(self, setup: MethodSetup) -> None:
         super().__init__()
@@ -327,6 +330,38 @@ class BatchSoftmax(Method):
         return self.align * loss + (1 - self.align) * losses.label_error(first, second, labels)
 
 
+# --- pairs: several widths ------------------------------------------------------------------------
+
+
+class Matryoshka(Method):
+    """Multiple negatives ranking at several widths of the vectors (Kusupati et al. 2022).
+
+    ValueError for a width that the encoder's vectors do not have.
+    """
+
+    def __init__(self, setup: MethodSetup, widths: str = HALVES) -> None:
+        super().__init__(setup)
+        full = setup.encoder.config.hidden_size
+        narrow = [max(1, full // part) for part in (8, 4, 2)]
+        if widths != HALVES:
+            narrow = sorted({int(width) for width in widths.split(",")})
+        if narrow[-1] >= full:
+            raise ValueError(
+                f"--matryoshka_widths is {widths}; the encoder's vectors have {full} units, which "
+                "are always compared, too. Pass widths below that."
+            )
+        self.widths = (*narrow, full)
+
+    def forward(self, batch: Batch, task: str = "matryoshka") -> Tensor:
+        """The loss of B pairs that belong together (2B rows)."""
+        pairs = self.groups(batch)
+
+        def ranking(first: Tensor, second: Tensor) -> Tensor:
+            return losses.info_nce(first, second, self.temperature, same=pairs.same)
+
+        return losses.matryoshka(ranking, pairs.anchors, pairs.positives, self.widths)
+
+
 # --- two encoders: contrastive tension ------------------------------------------------------------
 
 
@@ -539,7 +574,7 @@ class Distillation(Method):
 
 Loss = Callable[[Vectors, MethodOptions], Tensor]  # the result is a scalar
 # Each entry of presets.py has a loss or a class here.
-LOSSES: dict[str, Loss] = {"mnr": losses.loss_of_mnr}
+LOSSES: dict[str, Loss] = {"mnr": losses.loss_of_mnr, "cosent": losses.loss_of_cosent}
 CLASSES: dict[str, Callable[..., Method]] = {
     "simcse": SimCSE,
     "simcse-supervised": SupervisedSimCSE,
@@ -550,6 +585,7 @@ CLASSES: dict[str, Callable[..., Method]] = {
     "sg": SelfGuided,
     "sg-opt": SelfGuidedOpt,
     "distill": Distillation,
+    "matryoshka": Matryoshka,
 }
 
 

@@ -18,6 +18,7 @@ from minbert.commands.options import (
     options_of,
 )
 
+HALVES = "halves"  # of the full width, in --matryoshka_widths
 RANDOM_WORDS = "random-words"  # in place of a file: text that is drawn from the vocabulary
 
 
@@ -234,6 +235,27 @@ class MnrOptions(OptionGroup):
         "Cosine, or the dot product of the paper.",
         choices=("cos", "dot"),
     )
+
+
+@dataclass(frozen=True)
+class MatryoshkaOptions(OptionGroup):
+    """Option of matryoshka (Kusupati et al. 2022)."""
+
+    matryoshka_widths: str = flag(
+        HALVES,
+        "The widths at which vectors are compared beside their full width, such as 24,48,96. "
+        "halves: an eighth, a quarter and a half of it.",
+    )
+
+    def check(self) -> None:
+        if self.matryoshka_widths == HALVES:
+            return
+        widths = self.matryoshka_widths.split(",")
+        if not all(width.isdecimal() and int(width) > 0 for width in widths):
+            raise ValueError(
+                f"--matryoshka_widths is '{self.matryoshka_widths}'; it is halves, or whole "
+                "numbers above 0 with commas between them, such as 24,48,96."
+            )
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from contrastive.options import (
     ContrastiveOptions,
     CopyOptions,
     DistillOptions,
+    MatryoshkaOptions,
     MnrOptions,
     NegativesOptions,
     NliOptions,
@@ -225,6 +226,33 @@ METHODS["mnr"] = MethodEntry(
     ),
     adapted=preset_of_mnr,
     options=(MnrOptions,),
+)
+METHODS["cosent"] = MethodEntry(
+    title="CoSENT, Su 2022",
+    reads="labelled pairs",
+    has_own_rows=True,
+    preset=Settings(
+        source="Su 2022",
+        epochs=5,
+        batch_size=32,
+        lr=2e-5,
+        temperature=0.05,
+        max_length=64,
+    ),
+)
+METHODS["matryoshka"] = MethodEntry(
+    title="mnr at several widths, Kusupati et al. 2022",
+    reads="labelled pairs",
+    preset=Settings(
+        source="Kusupati et al. 2022 with mnr's settings",
+        epochs=1,
+        batch_size=64,
+        lr=2e-5,
+        temperature=0.05,
+    ),
+    options=(MatryoshkaOptions,),
+    unread=("projection",),
+    arguments={"widths": "matryoshka_widths"},
 )
 
 

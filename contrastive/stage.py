@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -29,8 +29,8 @@ from contrastive.options import (
 )
 from contrastive.presets import RMSPROP, own_values, settings_of
 from contrastive.registry import METHODS, Settings
-from contrastive.sentences import EncodedTriplets
-from contrastive.zero_shot import dev_labels, embed, sts_quality
+from contrastive.sentences import EncodedGroups
+from contrastive.zero_shot import dev_labels, embed, spearman_by_width, sts_quality
 from data.batching import Batch, EncodedExamples
 from data.examples import Example
 from minbert import AdamW, BertModel
@@ -165,7 +165,7 @@ def build_stage(
         heading="zero-shot STS dev",
         folder=place.folder,
         fingerprint=stage_fingerprint(place.start, identity, examples),
-        begin=model.begin,
+        begin=contrastive.begin,
         close=contrastive.keep_copy,
         projection=model.projection,
         settings=asdict(settings) | {"betas": list(settings.betas)},  # as JSON gives them back
@@ -243,6 +243,7 @@ class ContrastiveTraining:
     model: Method
     inputs: Inputs
     dev_pairs: EncodedExamples | None
+    start_by_width: dict[int, float] = field(default_factory=dict)  # filled by `begin`
 
     @cached_property
     def schedule(self) -> Schedule:
@@ -338,6 +339,11 @@ class ContrastiveTraining:
 
     # --- called by the stage ---
 
+    def begin(self) -> None:
+        """Called when the stage starts, with the encoder that it starts from."""
+        self.model.begin()
+        self.start_by_width.update(self.by_width())
+
     def quality(self, encoder: BertModel | None = None) -> dict[str, float]:
         """Zero-shot STS of an encoder, by default of the one that is trained.
 
@@ -364,7 +370,7 @@ class ContrastiveTraining:
         """
         model = self.model
         copies = self.copies()
-        outcome = {}
+        outcome: dict[str, float] = {}
         if copies:
             # The copies are now those of the best step, so they are scored again.
             spearman = {}
@@ -375,7 +381,22 @@ class ContrastiveTraining:
             outcome = {f"Spearman of the {name} copy": value for name, value in spearman.items()}
         if model.scale is not None:
             outcome["scale that learned"] = model.scale.item()
+        for width, after in self.by_width().items():
+            name = f"Spearman of the first {width} units"
+            outcome[f"{name} before"] = self.start_by_width[width]
+            outcome[name] = after
         return outcome
+
+    def by_width(self) -> dict[int, float]:
+        """Zero-shot STS of the widths that the method trains; none without dev pairs."""
+        widths, dev_pairs = self.model.widths, self.dev_pairs
+        if not widths or dev_pairs is None:
+            return {}
+        return processes.from_first(
+            lambda: spearman_by_width(
+                self.model.encoder, dev_pairs, self.pooling, self.training.precision, widths
+            )
+        )
 
     # --- numbers of the job ---
 

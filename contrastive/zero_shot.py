@@ -210,3 +210,23 @@ def sts_quality(
     scores["alignment"] = alignment(first[is_positive], second[is_positive])
     scores["uniformity"] = uniformity(torch.cat([first, second]))
     return scores
+
+
+def spearman_by_width(
+    encoder: BertModel,
+    pairs: EncodedExamples,
+    pooling: str,
+    precision: str,
+    widths: Iterable[int],
+) -> dict[int, float]:
+    """Spearman's correlation as of `sts_quality`, of the first units of the vectors.
+
+    widths: how many units. Returns the correlation for each of them.
+    """
+    labels = dev_labels(pairs)
+    first, second = embed(encoder, pairs, pooling, precision).chunk(2)  # (N, H) each
+    scores = {}
+    for width in widths:
+        cosines = F.cosine_similarity(first[:, :width], second[:, :width])  # (N,)
+        scores[width] = correlations(cosines.numpy(), labels)["spearman"]
+    return scores

@@ -15,6 +15,7 @@ from contrastive.losses import info_nce
 from contrastive.methods import (
     BatchSoftmax,
     ContrastiveTension,
+    Matryoshka,
     MethodSetup,
     SelfGuided,
     SelfGuidedOpt,
@@ -346,6 +347,30 @@ def test_ranking(encoder, pairs, similarity, temperature):
     method = methods.build_method("mnr", options.of_method, settings, "mean", encoder)
     # Its pairs all belong together.
     assert_agree(method(replace(pairs, labels=torch.ones(6))), expected)
+
+
+@pytest.mark.parametrize(
+    ("widths", "expected"), [("halves", (4, 8, 16, 32)), ("16,2", (2, 16, 32)), ("2,2", (2, 32))]
+)
+def test_matryoshka_compares_the_first_units_and_all(encoder, pairs, widths, expected):
+    method = Matryoshka(MethodSetup(encoder, "mean", 0.05), widths)
+    assert method.widths == expected
+    vectors = mean_vectors(encoder, pairs)
+    total = 0.0
+    for width in expected:
+        cut = [vector[:width] for vector in vectors]
+        total += slow_softmax(
+            lambda i, j, cut=cut: cos(cut[i], cut[6 + j]), [True] * 6, False, 0.05
+        )
+    assert_agree(method(replace(pairs, labels=torch.ones(6))), total)
+
+
+def test_a_width_beyond_the_vectors_is_refused(encoder):
+    with pytest.raises(ValueError, match=r"--matryoshka_widths is 8,32; the encoder's .* 32 units"):
+        Matryoshka(MethodSetup(encoder, "mean", 0.05), "8,32")
+    for words in ("8,x", "", "0,4"):
+        with pytest.raises(ValueError, match="it is halves, or whole numbers above 0"):
+            with_values(ContrastiveOptions(), matryoshka_widths=words)
 
 
 def softmax(encoder, temperature: float = 0.07, **options) -> BatchSoftmax:

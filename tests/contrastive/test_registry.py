@@ -107,8 +107,8 @@ def test_a_loss_that_is_no_scalar_is_named(tiny_model, monkeypatch):
 def test_no_other_name_is_a_method(tiny_model):
     settings = settings_of("simcse", OPTIONS, 32, "cpu")
     encoder = BertModel.from_pretrained(tiny_model)
-    with pytest.raises(KeyError, match="cosent"):
-        build_method("cosent", OPTIONS.of_method, settings, "mean", encoder)
+    with pytest.raises(KeyError, match="cosine"):
+        build_method("cosine", OPTIONS.of_method, settings, "mean", encoder)
 
 
 # --- one entry is enough --------------------------------------------------------------------------
@@ -205,6 +205,7 @@ OF_THE_PAPERS = {
         "projection": "tanh",
     },
     "mnr": {"epochs": 1, "batch_size": 64, "lr": 2e-5, "temperature": 0.05, "projection": "none"},
+    "cosent": {"epochs": 5, "batch_size": 32, "lr": 2e-5, "temperature": 0.05, "max_length": 64},
     "bsc": {"epochs": 5, "batch_size": 30, "lr": 2e-5, "temperature": 0.07, "projection": "none"},
     "ct": {**TENSION, "epochs": 1, "warmup": 0.0},
     "ct-in-batch": {**TENSION, "temperature": 0.05},

@@ -322,10 +322,12 @@ def test_the_loss_falls(make_stage):
 
 
 def expected_outcomes(stage: Stage) -> set[str]:
-    """The names of what a stage found: the scores of several copies, and a trained scale."""
+    """What a stage found: the scores of several copies and widths, and a trained scale."""
     model = stage.job.model
     names = {f"Spearman of the {name} copy" for name in model.copies()}
     outcomes = names if len(names) > 1 else set()
+    for width in model.widths:
+        outcomes |= {f"Spearman of the first {width} units{when}" for when in (" before", "")}
     return outcomes if model.scale is None else {*outcomes, "scale that learned"}
 
 
@@ -340,6 +342,10 @@ def test_a_stage_moves_the_encoder_and_keeps_it(make_stages, method, tmp_path):
     assert quality["settings"]["batch_size"] == 8
     assert "alignment" in quality["after"]
     assert set(quality["found"]) == expected_outcomes(stage)
+    for when, key in (("before", " before"), ("after", "")):
+        for width in stage.job.model.widths[-1:]:
+            of_all = quality["found"][f"Spearman of the first {width} units{key}"]
+            assert of_all == quality[when]["spearman"]
 
     folder = tmp_path / "run" / "encoder"
     check_pooling(folder, stage.pooling)

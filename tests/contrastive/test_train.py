@@ -194,6 +194,15 @@ def test_a_log_for_tensorboard_is_checked_before_the_work(train, monkeypatch, ca
     assert not folder.exists()
 
 
+def test_pairs_of_one_label_have_no_order(tmp_path, tiny_model, capsys):
+    text = tmp_path / "wordings.tsv"
+    text.write_text("".join(f"{line}\t{line} here\n" for line in LINES), encoding="utf-8")
+    words = ["cosent", "--model", tiny_model, "--text", text, "--out", tmp_path / "run", *FAST]
+    assert main([str(word) for word in words]) == 2
+    assert "all 24 pairs are labelled 1; the method compares" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
+
+
 @pytest.mark.parametrize(
     ("method", "flags", "words"),
     [

@@ -8,7 +8,13 @@ import torch
 from scipy.stats import pearsonr, spearmanr
 
 from contrastive import zero_shot
-from contrastive.zero_shot import alignment, embed, sts_quality, uniformity
+from contrastive.zero_shot import (
+    alignment,
+    embed,
+    spearman_by_width,
+    sts_quality,
+    uniformity,
+)
 from data.batching import EncodedExamples
 from data.examples import Example
 from minbert import BertModel, BertTokenizer
@@ -176,6 +182,13 @@ def test_zero_shot_scores_of_an_encoder(encoder, tokenizer):
     scores = sts_quality(encoder, rows, "mean", "fp32")
     assert scores["pearson"] == pytest.approx(pearsonr(cosines, labels).statistic, abs=1e-5)
     assert scores["spearman"] == pytest.approx(spearmanr(cosines, labels).statistic, abs=1e-5)
+
+    by_width = spearman_by_width(encoder, rows, "mean", "fp32", (4, vectors.shape[1]))
+    assert by_width[vectors.shape[1]] == scores["spearman"]
+    u, v = u[:, :4], v[:, :4]
+    cosines = (u * v).sum(1) / np.linalg.norm(u, axis=1) / np.linalg.norm(v, axis=1)
+    assert by_width[4] == pytest.approx(spearmanr(cosines, labels).statistic, abs=1e-5)
+    assert by_width[4] != scores["spearman"]
 
 
 @pytest.mark.parametrize("labels", [[0.0, 2.0, 4.0], [4.5, 4.5, 4.5]])

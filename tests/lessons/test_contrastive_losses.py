@@ -328,6 +328,9 @@ WRONG = {
     "labels have the shape (6, 1); expected is": (
         lambda a, b: losses.bsc(a, b, labels=torch.ones(6, 1))
     ),
+    "a width is 9; the vectors have 5 units": (
+        lambda a, b: losses.matryoshka(info_nce, a, b, [2, 9])
+    ),
     "scale is 0; it must be a finite": (
         lambda a, b: losses.multiple_negatives_ranking(a, b, scale=0)
     ),
@@ -344,6 +347,8 @@ PAIRED = {
     "hard": lambda a, b: info_nce(a, a, hard_negatives=b),
     "opt2": losses.self_guided_opt2,
     "mnr": losses.multiple_negatives_ranking,
+    "cosent": lambda a, b: losses.cosent(a, b, torch.ones(len(a))),
+    "matryoshka": lambda a, b: losses.matryoshka(info_nce, a, b, [2, 5]),
     "opt3": lambda a, b: losses.self_guided_opt3(a, b.unsqueeze(1)),
     "ct": lambda a, b: losses.contrastive_tension(a, b, torch.ones(len(a))),
     "ct-in-batch": losses.contrastive_tension_in_batch,

@@ -14,10 +14,12 @@ from contrastive.losses import (
     bsc,
     contrastive_tension,
     contrastive_tension_in_batch,
+    cosent,
     distillation,
     divide_by_range,
     info_nce,
     label_error,
+    matryoshka,
     multiple_negatives_ranking,
     nt_xent,
     self_guided_opt1,
@@ -50,6 +52,7 @@ P = draw(4, 5, seed=1)
 N = draw(4, 5, seed=2)
 HIDDEN = draw(4, 3, 5, seed=3)
 LABELS = torch.tensor([1.0, 0, 1, 0], dtype=torch.float64)
+SCORES = torch.tensor([0.4, 1.0, 0.4, 0.0], dtype=torch.float64)
 
 # --- slow loops: each formula word by word --------------------------------------------------------
 
@@ -112,12 +115,21 @@ def slow_opt1():
     return total / 4
 
 
-def slow_opt2():
+def slow_opt2(width=5):
     total = 0.0
     for i in range(4):
-        below = sum(phi(A[i], P[j]) for j in range(4))
-        total -= math.log(phi(A[i], P[i]) / below)
+        below = sum(phi(A[i][:width], P[j][:width]) for j in range(4))
+        total -= math.log(phi(A[i][:width], P[i][:width]) / below)
     return total / 4
+
+
+def slow_cosent():
+    total = 1.0
+    for i in range(4):
+        for j in range(4):
+            if SCORES[i] > SCORES[j]:
+                total += phi(A[j], P[j]) / phi(A[i], P[i])
+    return math.log(total)
 
 
 def slow_opt3():
@@ -138,9 +150,14 @@ SLOW_LOOPS = {
         lambda: info_nce(A, P, 0.5, hard_negatives=N),
         lambda: slow_hard_negatives(0.0, N),
     ),
-    "hard-weight": (
-        lambda: info_nce(A, P, 0.5, hard_negatives=N, hard_negative_weight=1.5),
-        lambda: slow_hard_negatives(1.5),
+    "two-hard-weight": (
+        lambda: info_nce(A, P, 0.5, torch.cat([N, HIDDEN[:, 0]]), 1.5),
+        lambda: slow_hard_negatives(1.5, N, HIDDEN[:, 0]),
+    ),
+    "cosent": (lambda: cosent(A, P, SCORES, 0.5), slow_cosent),
+    "matryoshka": (
+        lambda: matryoshka(lambda a, p: info_nce(a, p, 0.5), A, P, (2, 5)),
+        lambda: slow_opt2(2) + slow_opt2(5),
     ),
     "bsc": (lambda: bsc(A, P, 0.5), lambda: slow_bsc(cosine, True)),
     "bsc-rows": (lambda: bsc(A, P, 0.5, symmetric=False), lambda: slow_bsc(cosine, False)),
@@ -194,6 +211,18 @@ def test_two_axes_by_hand():
     assert multiple_negatives_ranking(E1, E1, 1.0).item() == pytest.approx(math.log((e + 1) / e))
     by_dot = multiple_negatives_ranking(E1, 2 * E1, 1.0, "dot")
     assert by_dot.item() == pytest.approx(math.log((e**2 + 1) / e**2))
+
+
+def test_cosent_by_hand():
+    """t = 1, cosines 1 and 0. The pair of the higher label is above the other one, or below it."""
+    first, second = torch.tensor([[1.0, 0], [1, 0]]), E1
+    right = cosent(first, second, torch.tensor([0.9, 0.2]), 1.0)
+    assert right.item() == pytest.approx(math.log(1 + math.exp(0 - 1)))
+    wrong = cosent(first, second, torch.tensor([0.2, 0.9]), 1.0)
+    assert wrong.item() == pytest.approx(math.log(1 + math.exp(1 - 0)))
+    # Only the order of the labels counts, and equal labels are not compared.
+    assert torch.equal(cosent(first, second, torch.tensor([3.0, 2.0]), 1.0), right)
+    assert cosent(first, second, torch.tensor([0.5, 0.5]), 1.0).item() == 0
 
 
 def softplus(z: float) -> float:
@@ -272,6 +301,9 @@ class ReadyVectors(torch.nn.Module):
     def forward(self, features):
         return {"sentence_embedding": features["vectors"]}
 
+    def get_embedding_dimension(self):
+        return 5
+
 
 def test_equal_to_sentence_transformers():
     losses = pytest.importorskip(
@@ -283,6 +315,16 @@ def test_equal_to_sentence_transformers():
     for num_columns, loss in ours.items():
         columns = [{"vectors": tensor} for tensor in (a, p, n)[:num_columns]]
         torch.testing.assert_close(loss, reference(columns, None), rtol=1e-5, atol=1e-6)  # fp32
+
+    columns = [{"vectors": a}, {"vectors": p}]
+    scores = SCORES.float()
+    torch.testing.assert_close(
+        cosent(a, p, scores), losses.CoSENTLoss(ReadyVectors())(columns, scores)
+    )
+    model = ReadyVectors()
+    inner = losses.MultipleNegativesRankingLoss(model)
+    theirs = losses.MatryoshkaLoss(model, inner, [2, 3, 5])
+    torch.testing.assert_close(matryoshka(info_nce, a, p, (2, 3, 5)), theirs(columns, None))
 
 
 # --- properties -----------------------------------------------------------------------------------
@@ -324,6 +366,8 @@ PAIRWISE = {
     "bsc-batch-align": lambda a, p: aligned(a, p, "batch"),
     "mnr": lambda a, p: multiple_negatives_ranking(a, p, 2.0),
     "mnr-dot": lambda a, p: multiple_negatives_ranking(a, p, 1.0, "dot"),
+    "cosent": lambda a, p: cosent(a, p, some_labels(a), 0.5),
+    "matryoshka": lambda a, p: matryoshka(nt_xent, a, p, (2, 5)),
     "ct": lambda a, p: contrastive_tension(a, p, all_identical(a)),
     "ct-others": lambda a, p: contrastive_tension(a, p, one_identical(a)),
     "ct-in-batch": lambda a, p: contrastive_tension_in_batch(a, p, 3.0),
@@ -334,6 +378,7 @@ PAIRWISE = {
 }
 # These read dot products, ranges, or labels that follow from lengths.
 READ_LENGTHS = {
+    "cosent",
     "ct",
     "ct-others",
     "bsc-batch",

@@ -69,7 +69,7 @@ RUNS = (
     # mlm and four contrastive methods, then PCGrad.
     "--pretrain mlm,simcse,bsc,sg-opt,ct --mlm-whole-word --bsc-normalise batch "
     "--bsc-align 0.5 --sampling joint --surgery pcgrad --encoder-dropout 0.1",
-    "--pretrain ct-in-batch,mnr --sampling batch-round-robin --surgery weighted "
+    "--pretrain ct-in-batch,mnr,cosent,matryoshka --sampling batch-round-robin --surgery weighted "
     "--loss-weights sst=2 --schedule constant --pooling cls --class-weights balanced",
     "--pretrain sg --sg-loss opt1 --sampling joint --surgery gradvac --schedule cosine",
     "--pretrain sg --sg-loss opt2 --sampling joint --surgery cagrad --layer-decay 0.9",
