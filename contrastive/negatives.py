@@ -39,13 +39,21 @@ def no_negatives(
     # The texts are the nodes of a graph, and the positive pairs are its edges.
     _, text_of = torch.unique(rows, dim=0, return_inverse=True)  # (R,): a number for each text
     text_of_side = text_of.view(-1, len(first))  # (2 + K, B)
-    edges = text_of_side[:2, is_positive.cpu()].numpy()  # (2, number of positive pairs)
-    ones = np.ones(edges.shape[1])
-    graph = coo_matrix((ones, edges), shape=(len(text_of), len(text_of)))
-
-    # Texts of one connected component say the same.
-    _, component_of_text = connected_components(graph, directed=False)
-    component_of = torch.from_numpy(component_of_text)[text_of].to(first.device)  # (R,)
+    edges = text_of_side[:2, is_positive.cpu()]  # (2, number of positive pairs)
+    component_of = components(text_of, edges).to(first.device)  # (R,)
     first_component = component_of[: len(first)]  # (B,)
     other_components = component_of[len(first) :]  # ((1 + K) B,)
     return first_component.unsqueeze(1) == other_components
+
+
+def components(text_of: Tensor, pairs: Tensor) -> Tensor:
+    """A number for what each row says: rows that say the same have the same number.
+
+    text_of: (R,) int64, a number for the text of each row, from 0 to R - 1. pairs: (2, N), texts of
+    N positive pairs. Returns (R,).
+    """
+    edges = pairs.numpy()
+    graph = coo_matrix((np.ones(edges.shape[1]), edges), shape=(len(text_of), len(text_of)))
+    # Texts of one connected component say the same.
+    _, component_of_text = connected_components(graph, directed=False)
+    return torch.from_numpy(component_of_text)[text_of]  # (R,)

@@ -60,6 +60,7 @@ NO_FORMULAS = {
     "on_device",
     "rows_of",
     "loss_of_mnr",
+    "loss_of_cosent",
 }
 
 

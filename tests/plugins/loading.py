@@ -12,7 +12,9 @@ from minbert.commands import plugins
 from minbert.commands.paths import real_path
 
 FOLDER = Path(__file__).resolve().parent
-FILES = {name: FOLDER / f"{name}.py" for name in ("dcl", "mgda", "famo", "spread", "product")}
+FILES = {
+    name: FOLDER / f"{name}.py" for name in ("ance", "supcon", "mgda", "famo", "spread", "product")
+}
 
 
 def unload(plugin: plugins.Plugin) -> None:
