@@ -124,11 +124,13 @@ def draw_key(texts: tuple[str, ...], seed: int) -> bytes:
 
 
 def describe_labels(examples: Sequence[Example], spec: TaskSpec) -> str:
-    """How many dev rows each class has, such as ": 5 no, 7 yes"."""
+    """How many dev rows each class has: ": 5 no, 7 yes", or ": 5 of label 1" of numbers."""
     if spec.is_regression:
         return ""
     counts = count_labels(examples, spec)
     listed = []
+    # "5 1" would be no words.
+    of_label = "of label " if any(name[:1].isdigit() for name in spec.label_names) else ""
     for number, name in enumerate(spec.label_names):
-        listed.append(f"{counts[number]:,} {quoted(name)}")
+        listed.append(f"{counts[number]:,} {of_label}{quoted(name)}")
     return f": {join_some(listed)}"

@@ -298,7 +298,8 @@ def order_classes(labels: Labels, request: TaskRequest) -> tuple[tuple[str, ...]
         return names, "in the order of labels="
     if labels.are_numbers:
         values = dict(zip(labels.texts, labels.numbers, strict=True))
-        return tuple(sorted(values, key=lambda text: (values[text], text))), "by number"
+        order = "by number; kind=score reads them as scores" if len(values) > 2 else "by number"
+        return tuple(sorted(values, key=lambda text: (values[text], text))), order
     return tuple(sorted(labels.counts)), "in alphabetical order"
 
 

@@ -129,6 +129,9 @@ def test_a_metric_of_scores_decides_too(resolve):
 
 def test_the_order_is_said(resolve):
     assert "9, 10 (by number)" in resolve(["10", "9"] * 3).line
+    points = ["10", "1", "2"] * 3
+    assert "10 (by number; kind=score reads them as scores)" in resolve(points).line
+    assert resolve(points, ",kind=score").spec.kind == "score"
     assert "a, b, c (in alphabetical order)" in resolve(["c", "b", "a"] * 3).line
     named = resolve(["no", "yes"] * 3, ",labels=yes|no")
     assert named.spec.label_names == ("yes", "no") and "(in the order of labels=)" in named.line
@@ -239,6 +242,8 @@ def test_the_split_is_stratified_and_reported(tmp_path):
         "20 of 100 rows are dev rows of mine, drawn with seed 0, stratified by label: 10 a, 6 b, "
         "4 c"
     )
+    numbers = read(tmp_path, [*["1"] * 50, *["2"] * 30, *["3"] * 20])["dev"].summary
+    assert numbers.endswith("10 of label 1, 6 of label 2, 4 of label 3")
 
 
 def test_the_same_seed_draws_the_same_rows_and_another_one_others(tmp_path):
