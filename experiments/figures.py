@@ -95,7 +95,10 @@ def mean_by_epoch(histories: Sequence[History], score: str) -> dict[int, float]:
 
 
 def curve_section(column: Column, histories: HistoriesOfRuns) -> Section | None:
-    """Return one score by epoch, with a line for each recipe; None where no run has it."""
+    """Return one score by epoch, with a line for each recipe; None where no run has two epochs.
+
+    One epoch is a point, and the bars show it.
+    """
     lines = []
     rows = []
     last = 0
@@ -107,7 +110,7 @@ def curve_section(column: Column, histories: HistoriesOfRuns) -> Section | None:
         lines.append(Line(list(means), list(means.values()), name, notes))
         rows.append((name, means))
         last = max(last, *means)
-    if not lines:
+    if last < 2:
         return None
 
     epochs = range(1, last + 1)
@@ -129,12 +132,14 @@ def curve_section(column: Column, histories: HistoriesOfRuns) -> Section | None:
 
 def build_sections(scores: ScoresOfRuns, histories: HistoriesOfRuns) -> list[Section]:
     """Return the sections of the page: bars first, then a curve for each score."""
-    sections = [bar_section(scores), Section("Scores by epoch", ABOUT_CURVES, level=2)]
+    curves = []
     for column in columns_of(scores):
         section = curve_section(column, histories)
         if section is not None:
-            sections.append(section)
-    return sections
+            curves.append(section)
+    if curves:
+        curves.insert(0, Section("Scores by epoch", ABOUT_CURVES, level=2))
+    return [bar_section(scores), *curves]
 
 
 def keep_trained(scores: Mapping[str, Any], trained: Sequence[str]) -> dict[str, Any]:

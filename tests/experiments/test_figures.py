@@ -59,7 +59,11 @@ def test_a_curve_is_the_mean_of_the_runs_that_reached_the_epoch():
 
 
 def test_many_recipes_have_several_plots():
-    histories = {f"recipe-{number}": [[{"epoch": 1, "sts": 0.5}]] for number in range(17)}
+    history = [{"epoch": 1, "sts": 0.5}, {"epoch": 2, "sts": 0.6}]
+    histories = {f"recipe-{number}": [history] for number in range(17)}
     section = build_sections({"recipe-0": [{"sts": 0.5}]}, histories)[-1]
     assert [len(plot.lines) for plot in section.body.plots] == [8, 8, 1]
     assert len(section.table.rows) == 17
+    # One epoch is no curve.
+    (only,) = build_sections({"recipe-0": [{"sts": 0.5}]}, {"recipe-0": [history[:1]]})
+    assert only.title == "Scores by recipe"

@@ -589,7 +589,7 @@ def test_two_real_runs(tiny_model, sample_data, tmp_path, monkeypatch):
     assert "\n| contrastive-first: simcse | 1 | spearman | " in table
 
     page = (tmp_path / "ablation.html").read_text(encoding="utf-8")
-    assert "<title>head-vm, SST: " in page and "STS by epoch" in page
+    assert "<title>head-vm, SST: " in page and "by epoch" not in page
 
     # Each run has its record. The same command adds none.
     records = read_records(tmp_path / "records" / "some-series.jsonl")
