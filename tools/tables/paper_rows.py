@@ -212,8 +212,9 @@ def copy_rows(entry: Entry, records: Sequence[Record]) -> list[Row]:
 def state_rows(entry: Entry, records: Sequence[Record]) -> list[Row]:
     """Return a row for each recipe and each pooling of `poolings`.
 
-    Its records have "states": Spearman's correlation of each hidden state, and "cosines": the mean
-    cosine in each fifth of the labels. Of contrastive tension, they are the means of both copies.
+    Its records have "states": Spearman's correlation of each hidden state, "cosines": the mean
+    cosine in each fifth of the labels, and "spread": the last of them less the first. Of
+    contrastive tension, they are the means of both copies.
     """
     rows = []
     for name in entry["recipes"]:
@@ -234,8 +235,9 @@ def runs_with_states(
         if "states" in run:
             copies = list(run["states"].values())
             layers = [of_copy["layers"][pooling] for of_copy in copies]
-            cosines = [cosines_by_fifth(of_copy["buckets"]) for of_copy in copies]
-            runs.append({**run, "states": mean_of(layers), "cosines": mean_of(cosines)})
+            cosines = mean_of([cosines_by_fifth(of_copy["buckets"]) for of_copy in copies])
+            spread = cosines[-1] - cosines[0]
+            runs.append({**run, "states": mean_of(layers), "cosines": cosines, "spread": spread})
     return runs
 
 
