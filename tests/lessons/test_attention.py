@@ -34,11 +34,18 @@ def draw(*shape: int, seed: int = 0) -> Tensor:
 
 def assert_shape(found: Tensor, expected: Tensor, hint: str) -> None:
     assert isinstance(found, Tensor), (
-        f"found {found}, expected a tensor: not written yet, or is the return missing?"
+        f"found {type(found).__name__}, expected a tensor: not written yet, is the return missing, "
+        "or is there more than one result?"
     )
     assert found.shape == expected.shape, (
         f"shape {tuple(found.shape)}, expected {tuple(expected.shape)}. {hint}"
     )
+
+
+def is_close(found: object, expected: Tensor) -> bool:
+    if not isinstance(found, Tensor) or found.shape != expected.shape:
+        return False
+    return torch.allclose(found, expected, rtol=0, atol=EXACT)
 
 
 def assert_close(found: Tensor, expected: Tensor, hint: str, tolerance: float = EXACT) -> None:
@@ -65,45 +72,135 @@ def two_heads(rows: list[list[float]]) -> Tensor:
     return torch.tensor(rows, dtype=torch.float64).repeat(1, 2, 1, 1)
 
 
-# The share of key 1 in query 0's result, and what makes it so.
-SHARES = {
-    0.9: "exp(2 ln 3) = 9 gives 9/10: did you divide by sqrt(head size)?",
-    math.sqrt(3) / (1 + math.sqrt(3)): (
-        "the scores are divided twice, or by the head size instead of sqrt(head size)."
-    ),
-    1 / (1 + 3 ** -math.sqrt(0.5)): (
-        "the scores are divided by sqrt(H). D, the size of one head, is what counts."
-    ),
-    1 / (1 + 3 ** -math.sqrt(2)): (
-        "the scores are divided by sqrt(T), the number of tokens. D, the head size, counts."
-    ),
-    0.45: (
-        "the weights are divided by sqrt(head size) after the softmax. Divide the scores before it."
-    ),
-    3**4 / (1 + 3**4): "the scores are multiplied by sqrt(head size). Divide them.",
-    0.5: (
+# --- what a wrong result means --------------------------------------------------------------------
+
+
+def wrong_results(query: Tensor, key: Tensor, value: Tensor) -> dict[str, Tensor]:
+    """The results of the usual mistakes without a mask, by their hints."""
+    num_heads, num_tokens, head_size = query.shape[1:]
+    root = math.sqrt(head_size)
+    product = query @ key.transpose(-2, -1)
+    scores = product / root
+    weights = scores.softmax(dim=-1)
+    of_weights = {
+        "exp(2 ln 3) = 9 gives 9/10: did you divide by sqrt(head size)?": product.softmax(dim=-1),
+        "the scores are divided twice, or by the head size instead of sqrt(head size).": (
+            (product / head_size).softmax(dim=-1)
+        ),
+        "the scores are divided by sqrt(H). D, the size of one head, is what counts.": (
+            (product / math.sqrt(num_heads * head_size)).softmax(dim=-1)
+        ),
+        "the scores are divided by sqrt(T), the number of tokens. D, the head size, counts.": (
+            (product / math.sqrt(num_tokens)).softmax(dim=-1)
+        ),
+        "the scores are divided by sqrt(N), the number of heads. D, the head size, counts.": (
+            (product / math.sqrt(num_heads)).softmax(dim=-1)
+        ),
+        "the weights are divided by sqrt(head size) after the softmax. Divide the scores before "
+        "it.": product.softmax(dim=-1) / root,
+        "the scores are multiplied by sqrt(head size). Divide them.": (
+            (product * root).softmax(dim=-1)
+        ),
         "query and key are swapped: the scores are query @ key^T, and the arguments come as query, "
-        "key, value."
-    ),
-}
+        "key, value.": scores.transpose(-2, -1).softmax(dim=-1),
+        "the scores are query @ key^T; here they are query @ query^T.": (
+            (query @ query.transpose(-2, -1) / root).softmax(dim=-1)
+        ),
+        "the scores are query @ key^T; here they are key @ key^T.": (
+            (key @ key.transpose(-2, -1) / root).softmax(dim=-1)
+        ),
+        "the scores are dot products; here they are cosines.": (
+            F.cosine_similarity(query.unsqueeze(-2), key.unsqueeze(-3), dim=-1).softmax(dim=-1)
+        ),
+        "the softmax is missing: the scores themselves are the weights.": scores,
+        "the weights are a softmax, not a log_softmax.": scores.log_softmax(dim=-1),
+        "the weights are a softmax over the keys, not a sigmoid.": scores.sigmoid(),
+        "the weights are a softmax over the keys, not a ReLU.": scores.relu(),
+        "the softmax is taken twice.": weights.softmax(dim=-1),
+        "the weights are a softmax, with exp; here the scores are divided by their sum.": (
+            scores / scores.sum(dim=-1, keepdim=True)
+        ),
+        "the weights of the softmax are not divided by their sum.": scores.exp(),
+    }
+    for dim, name in {-2: "queries", 1: "heads", 0: "batch"}.items():
+        hint = (
+            f"the softmax is taken over the {name} (dim={dim}). Take it over the keys, the last "
+            "dimension of the scores (dim=-1)."
+        )
+        of_weights[hint] = scores.softmax(dim=dim)
+        of_weights[f"{hint} And divide by sqrt(head size)."] = product.softmax(dim=dim)
+    results = {hint: wrong @ value for hint, wrong in of_weights.items()}
+    results["the result is weights @ value; here the weights are transposed."] = (
+        weights.transpose(-2, -1) @ value
+    )
+    results["the result is weights @ value; here it is weights @ key."] = weights @ key
+    results["the result is weights @ value; here it is weights @ query."] = weights @ query
+    results["weights @ value is missing: these are the weights."] = weights
+    results["attention returns (B, N, T, D); MultiHeadAttention.forward joins the heads."] = (
+        (weights @ value).transpose(1, 2).flatten(2)
+    )
+    return results
+
+
+def hint_of(attend: Attend, hint: str) -> str:
+    """The mistake that leads to the results of a function, or `hint`."""
+    found = attend(*draw(3, 2, 3, 4, 5), None, 0.0, False)
+    for name, wrong in wrong_results(*draw(3, 2, 3, 4, 5)).items():
+        is_tensor = isinstance(found, Tensor) and found.shape == wrong.shape
+        if is_tensor and torch.allclose(found, wrong, atol=1e-5):
+            return name
+    return hint
+
+
+def hint_of_mask(attend: Attend, hint: str) -> str:
+    """The same with two masked tokens in the first row."""
+    query, key, value = draw(3, 2, 3, 4, 5)
+    bias = mask_to_bias(torch.tensor([[1, 1, 0, 0], [1, 1, 1, 1]]), torch.float64)
+    found = attend(query.clone(), key.clone(), value.clone(), bias, 0.0, False)
+    scores = query @ key.transpose(-2, -1) / math.sqrt(query.size(-1))
+    kept = (bias == 0).double()
+    weights = (scores + bias).softmax(dim=-1)
+    mistakes = {
+        "a masked token still counts: mask_bias has no effect. Add it to the scores, before the "
+        "softmax.": scores.softmax(dim=-1),
+        "only masked tokens count: mask_bias is added to the scores. Is it subtracted?": (
+            (scores - bias).softmax(dim=-1)
+        ),
+        "only masked tokens count: mask_bias is 0 for a token that counts, and is added.": (
+            scores.masked_fill(bias == 0, -1e9).softmax(dim=-1)
+        ),
+        "the weights no longer sum to 1: the mask acts before the softmax, on the scores.": (
+            scores.softmax(dim=-1) * kept
+        ),
+        "the bias of a masked token is added after the softmax. Add it to the scores, before the "
+        "softmax.": scores.softmax(dim=-1) + bias,
+        "a masked token still counts: does the mask act on the queries? Mask the keys, the last "
+        "dimension of the scores.": (scores + bias.transpose(-2, -1)).softmax(dim=-1),
+        "a masked token still counts: mask_bias is added to the scores, not multiplied.": (
+            (scores * bias).softmax(dim=-1)
+        ),
+        "a masked score is 0 here, and e^0 = 1 still counts: mask_bias is added to the scores.": (
+            (scores * kept).softmax(dim=-1)
+        ),
+        "a masked token still counts in some heads: the mask is that of all heads.": torch.cat(
+            [weights[:, :1], scores.softmax(dim=-1)[:, 1:]], dim=1
+        ),
+        "the mask of the first row is used for all rows of the batch.": (
+            (scores + bias[:1]).softmax(dim=-1)
+        ),
+    }
+    for name, wrong in mistakes.items():
+        if found.shape == value.shape and torch.allclose(
+            found, wrong @ value, rtol=1e-4, equal_nan=True
+        ):
+            return name
+    return hint
+
+
 OVER_KEYS = (
     "Is the softmax taken over the keys, the last dimension of the scores (dim=-1), and is the "
     "result weights @ value?"
 )
-
-
-def hint_of_shares(found: Tensor) -> str:
-    """The mistake that leads to these shares of key 1 in the results of query 0 and query 1."""
-    share = found[0, 0, 0, 1].item()
-    share_of_other = found[0, 0, 1, 1].item()
-    # Both are 1/2 if the softmax runs over another dimension. The second is 1/4 if query and key
-    # are swapped.
-    if math.isclose(share_of_other, share, abs_tol=1e-3):
-        return OVER_KEYS
-    for number, hint in SHARES.items():
-        if math.isclose(share, number, abs_tol=1e-3):
-            return hint
-    return OVER_KEYS
 
 
 def check_by_hand(attend: Attend) -> None:
@@ -116,12 +213,8 @@ def check_by_hand(attend: Attend) -> None:
     before = {name: tensor.clone() for name, tensor in arguments.items()}
     expected = two_heads(EXPECTED_ROWS)
     found = attend(*arguments.values(), None, 0.0, False)
-    assert_shape(
-        found,
-        expected,
-        "attention returns (B, N, T, D); MultiHeadAttention.forward joins the heads.",
-    )
-    assert_close(found, expected, hint_of_shares(found))
+    hint = "" if is_close(found, expected) else hint_of(attend, OVER_KEYS)
+    assert_close(found, expected, hint)
     for name, tensor in arguments.items():
         assert torch.equal(tensor, before[name]), (
             f"attention changed its argument {name} in place; make a new tensor"
@@ -134,12 +227,11 @@ def check_mask_by_hand(attend: Attend) -> None:
     value = two_heads(VALUE_ROWS)
     found = attend(two_heads(QUERY_ROWS), two_heads(KEY_ROWS), value, bias, 0.0, False)
     expected = value[:, :, [0, 0]]  # (1, 2, 2, 4)
-    assert_close(
-        found,
-        expected,
+    hint = (
         "a masked token still counts: is the mask added before the softmax, and does it mask the "
-        "keys (the last dimension) rather than the queries?",
+        "keys (the last dimension) rather than the queries?"
     )
+    assert_close(found, expected, hint if is_close(found, expected) else hint_of_mask(attend, hint))
     # -ln 3 takes the score of key 1 from ln 3 to 0, so both keys get a half.
     bias = torch.tensor([0.0, -math.log(3)], dtype=torch.float64)[None, None, None]
     found = attend(two_heads(QUERY_ROWS), two_heads(KEY_ROWS), value, bias, 0.0, False)
@@ -202,12 +294,17 @@ def test_mask_to_bias():
         "one row of biases for all heads and all queries: (B, 1, 1, T)"
     )
     assert not bias.isnan().any(), "0 x -inf is nan: use masked_fill, or a finite number"
+    assert bias.dtype == torch.float32, (
+        f"the bias has {bias.dtype}; it must have the dtype asked for, float32"
+    )
     assert (bias == 0).squeeze().tolist() == [[True, True, False], [True, False, False]], (
-        "1 means real, 0 padding"
+        "the bias is 0 for a real token, whose mask is 1, and not for padding, whose mask is 0: 1 "
+        "means real"
     )
     assert torch.isfinite(bias).all(), (
         "-inf turns a row that is masked altogether into nan; use a finite number"
     )
+    assert bias.max() <= 0, "padding has a positive bias; it must be very negative"
     assert bias.min() <= -1e4, (
         "the bias of padding must be very negative, as torch.finfo(dtype).min is (not .tiny)"
     )
@@ -400,14 +497,16 @@ def test_a_layer_in_evaluation_drops_nothing():
     layer = MultiHeadAttention(BertConfig(hidden_size=12, num_attention_heads=3)).eval()
     hidden_states = torch.randn(2, 5, 12)
     found = layer(hidden_states)
-    assert isinstance(found, Tensor), (
-        f"MultiHeadAttention returns {found}, expected a tensor: not written yet?"
-    )
+    assert_shape(found, hidden_states, "MultiHeadAttention returns one tensor (B, T, H).")
     assert torch.equal(found, layer(hidden_states)), (
         "two calls in eval() differ: pass self.training on"
     )
-    assert not torch.equal(layer.train()(hidden_states), layer(hidden_states)), (
+    found = layer.train()(hidden_states)
+    assert not torch.equal(found, layer(hidden_states)), (
         "two calls in train() are equal: are self.dropout_probability and self.training passed on?"
+    )
+    assert found.all(), (
+        "units of the result are dropped: `attention` drops weights, and nothing is dropped here"
     )
 
 
@@ -434,14 +533,64 @@ def test_layer_equals_torch_multihead_attention(implementation):
         "from self.key, value from self.value; are they split by self.split_heads; and are the "
         "heads transposed back, in their order, before they are joined?"
     )
-    if found.shape == expected.shape:
-        if torch.allclose(ours.output(found), expected):
-            hint = "self.output is not applied."
-        elif torch.allclose(found - hidden_states, expected):
-            hint = "the input is added back here; BertLayer does that."
-        elif torch.equal(found, ours(hidden_states)):
-            hint = "the mask is not passed on to attention."
+    bias = mask_to_bias(mask, torch.float64)
+    for name, wrong in wrong_layers(ours, hidden_states, bias).items():
+        if found.shape == wrong.shape and torch.allclose(found, wrong):
+            hint = name
     assert_close(found, expected, hint)
+
+
+def wrong_layers(layer: MultiHeadAttention, hidden: Tensor, bias: Tensor) -> dict[str, Tensor]:
+    """The results of the usual mistakes in MultiHeadAttention.forward, by their hints."""
+    q, k, v = (layer.get_submodule(name)(hidden) for name in ("query", "key", "value"))
+    heads = [layer.split_heads(tensor) for tensor in (q, k, v)]  # (B, N, T, D) each
+    context = attention(*heads, bias, 0.0, False)
+    joined = context.transpose(1, 2).flatten(2)
+    right = layer.output(joined)
+    viewed = [tensor.reshape(context.shape) for tensor in (q, k, v)]
+    cut = [tensor.unflatten(-1, (-1, layer.num_heads)).permute(0, 3, 1, 2) for tensor in (q, k, v)]
+
+    def through(*changed: Tensor, bias: Tensor | None = bias) -> Tensor:
+        return layer.output(attention(*changed, bias, 0.0, False).transpose(1, 2).flatten(2))
+
+    order = "the heads are not joined as they were split: "
+    return {
+        "self.output is not applied.": joined,
+        "self.output is applied twice.": layer.output(right),
+        "the last layer is self.output; here it is self.value.": layer.value(joined),
+        "the input is added back here; BertLayer does that.": hidden + right,
+        "the mask is not passed on to attention.": through(*heads, bias=None),
+        "the heads are not split: all units are one head, so the scores are divided by sqrt(H). "
+        "Call self.split_heads.": layer.output(
+            attention(*(tensor.unsqueeze(1) for tensor in (q, k, v)), bias, 0.0, False).squeeze(1)
+        ),
+        "the heads are split without transpose(1, 2): a view mixes tokens. They are split by "
+        "self.split_heads.": through(*viewed),
+        "unit n x D + d belongs to head n; here every N-th unit does. The heads are split by "
+        "self.split_heads.": through(*cut),
+        f"{order}are they transposed back, (B, N, T, D) to (B, T, N, D), before they are joined? A "
+        "view alone mixes tokens.": layer.output(context.reshape(hidden.shape)),
+        f"{order}transpose(1, 2) gives (B, T, N, D); here N comes behind D.": layer.output(
+            context.permute(0, 2, 3, 1).flatten(2)
+        ),
+        f"{order}they stand in their order, head 0 first.": layer.output(
+            context.flip(1).transpose(1, 2).flatten(2)
+        ),
+        "the heads stand side by side; here their mean is taken.": layer.output(
+            context.mean(dim=1).repeat(1, 1, layer.num_heads)
+        ),
+        "attention gets query, key, value in this order; here query and key are swapped.": through(
+            heads[1], heads[0], heads[2]
+        ),
+        "attention gets query, key, value in this order; here key and value are swapped.": through(
+            heads[0], heads[2], heads[1]
+        ),
+        "the query stands in place of the key.": through(heads[0], heads[0], heads[2]),
+        "the key stands in place of the value.": through(heads[0], heads[1], heads[1]),
+        "the heads of the hidden states are taken, without self.query, self.key and self.value.": (
+            through(*[layer.split_heads(hidden)] * 3)
+        ),
+    }
 
 
 # --- what is attended to --------------------------------------------------------------------------

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -36,27 +38,272 @@ def step_once(
     optimizer = optimizer_class([parameter], **options)
     for gradient in gradients:
         parameter.grad = torch.tensor([gradient], dtype=torch.float64)
-        optimizer.step()
+        try:
+            optimizer.step()
+        except ZeroDivisionError:
+            pytest.fail("t is 1 at the first step, not 0: 1 - beta^0 is 0, and no divisor.")
+        except ValueError as error:
+            # The message of math.sqrt.
+            assert "math domain error" not in str(error), (
+                "a root of a number below 0: is it sqrt(1 - beta_2^t), a power of t?"
+            )
+            raise
+        except KeyError as error:
+            pytest.fail(
+                f"there is no {error}. The state of a parameter has step, first_moment and "
+                "second_moment; the group has lr, betas, eps, weight_decay and correct_bias."
+            )
         assert parameter.grad is not None and parameter.grad.item() == gradient, (
             "step() changed parameter.grad"
         )
     return parameter.item()
 
 
-def assert_found(found: float, expected: float, hint: str, mistakes: dict[float, str]) -> None:
-    """Compare, and explain a wrong number.
+# --- what a wrong number means --------------------------------------------------------------------
 
-    mistakes: which mistake ends at which number. Any other number gets the hint.
-    """
-    for number, mistake in mistakes.items():
-        if math.isclose(found, number, abs_tol=1e-3):
-            hint = mistake
-    assert found == pytest.approx(expected, abs=1e-9), (
-        f"found {found:.7g}, expected {expected:.7g}: {hint}"
+# A part of the formula, from what is known so far (`s`) to its number.
+Part = Callable[[SimpleNamespace], float]
+RIGHT: dict[str, Part] = {
+    "g": lambda s: s.g,
+    "m": lambda s: s.b1 * s.m + (1 - s.b1) * s.g,
+    "v": lambda s: s.b2 * s.v + (1 - s.b2) * s.g**2,
+    "size": lambda s: s.lr * math.sqrt(1 - s.b2**s.t) / (1 - s.b1**s.t),
+    "uncorrected_size": lambda s: s.lr,
+    "step": lambda s: s.size * s.m / (math.sqrt(s.v) + s.eps),
+    "decay": lambda s: s.lr * s.weight_decay * s.p,
+}
+
+
+def plain_steps(
+    parts: Mapping[str, Part],
+    start: float = 1.0,
+    gradients: tuple[float, ...] = (3.0,),
+    correct_bias: bool = True,
+    betas: tuple[float, float] = (0.9, 0.999),
+    **settings: float,
+) -> float:
+    """`step_once` in plain Python. parts: those of RIGHT that are computed in another way."""
+    parts = {**RIGHT, **parts}
+    defaults = {"eps": 0.0, "weight_decay": 0.0}
+    s = SimpleNamespace(
+        **{**defaults, **settings}, p=start, m=0.0, v=0.0, correct_bias=correct_bias
     )
+    s.b1, s.b2 = betas
+    for s.t, s.g in enumerate(gradients, 1):
+        s.old = s.p
+        # Each part sees those before it.
+        s.g = parts["g"](s)
+        s.m = parts["m"](s)
+        s.v = parts["v"](s)
+        s.size = parts["size" if correct_bias else "uncorrected_size"](s)
+        s.p -= parts["step"](s)
+        s.p -= parts["decay"](s)
+    return s.p
 
 
-SWAPPED = "beta_1 and beta_2 are swapped."
+MISTAKES: dict[str, dict[str, Part]] = {
+    "the parameter did not move: not written yet, or rebound to a new tensor? Change it in "
+    "place.": {
+        "step": lambda s: 0.0,
+        "decay": lambda s: 0.0,
+    },
+    "the step goes up the gradient; subtract it.": {"step": lambda s: -RIGHT["step"](s)},
+    # --- the correction
+    "the bias correction, sqrt(1 - beta_2^t) / (1 - beta_1^t), is missing.": {
+        "size": lambda s: s.lr
+    },
+    "the bias correction has sqrt(1 - beta_2^t), not 1 - beta_2^t.": {
+        "size": lambda s: s.lr * (1 - s.b2**s.t) / (1 - s.b1**s.t)
+    },
+    "the bias correction is upside down. It is sqrt(1 - beta_2^t) / (1 - beta_1^t).": {
+        "size": lambda s: s.lr * (1 - s.b1**s.t) / math.sqrt(1 - s.b2**s.t)
+    },
+    "the bias correction divides by 1 - beta_1^t.": {
+        "size": lambda s: s.lr * math.sqrt(1 - s.b2**s.t) * (1 - s.b1**s.t)
+    },
+    "the bias correction divides by 1 - beta_1^t, without a root.": {
+        "size": lambda s: s.lr * math.sqrt((1 - s.b2**s.t) / (1 - s.b1**s.t))
+    },
+    "the bias correction multiplies by sqrt(1 - beta_2^t): it is folded into the step size.": {
+        "size": lambda s: s.lr / math.sqrt(1 - s.b2**s.t) / (1 - s.b1**s.t)
+    },
+    "the second moment's correction, sqrt(1 - beta_2^t), is missing.": {
+        "size": lambda s: s.lr / (1 - s.b1**s.t)
+    },
+    "the first moment's correction, 1 / (1 - beta_1^t), is missing.": {
+        "size": lambda s: s.lr * math.sqrt(1 - s.b2**s.t)
+    },
+    "the first moment's correction has beta_1, not beta_2.": {
+        "size": lambda s: s.lr * math.sqrt(1 - s.b2**s.t) / (1 - s.b2**s.t)
+    },
+    "the second moment's correction has beta_2, not beta_1.": {
+        "size": lambda s: s.lr * math.sqrt(1 - s.b1**s.t) / (1 - s.b1**s.t)
+    },
+    "beta_1 and beta_2 are swapped in the bias correction.": {
+        "size": lambda s: s.lr * math.sqrt(1 - s.b1**s.t) / (1 - s.b2**s.t)
+    },
+    "the bias correction has the power beta^t, not the product beta t.": {
+        "size": lambda s: s.lr * math.sqrt(abs(1 - s.b2 * s.t)) / (1 - s.b1 * s.t)
+    },
+    "correct_bias=False is not heeded.": {"uncorrected_size": RIGHT["size"]},
+    "t is 1 at the first step, not 2.": {
+        "size": lambda s: s.lr * math.sqrt(1 - s.b2 ** (s.t + 1)) / (1 - s.b1 ** (s.t + 1))
+    },
+    "t stays 1: it is right at step 1, wrong at step 2. Read it from the state.": {
+        "size": lambda s: s.lr * math.sqrt(1 - s.b2) / (1 - s.b1)
+    },
+    # --- the learning rate
+    "the step is multiplied by lr twice.": {
+        "size": lambda s: s.lr * RIGHT["size"](s),
+        "uncorrected_size": lambda s: s.lr**2,
+    },
+    "the step is not multiplied by lr.": {
+        "size": lambda s: RIGHT["size"](s) / s.lr,
+        "uncorrected_size": lambda s: 1.0,
+    },
+    # --- the moments
+    "the first moment takes 1 - beta_1 of the gradient, and keeps beta_1 of itself.": {
+        "m": lambda s: (1 - s.b1) * s.m + s.b1 * s.g
+    },
+    "the second moment takes 1 - beta_2 of g^2, and keeps beta_2 of itself.": {
+        "v": lambda s: (1 - s.b2) * s.v + s.b2 * s.g**2
+    },
+    "the first moment is (1 - beta_1) g at first, and the step follows it, not g itself.": {
+        "m": lambda s: s.g
+    },
+    "the factor 1 - beta_1 of g is missing: the first moment is 0.3 at first, not g itself.": {
+        "m": lambda s: s.b1 * s.m + s.g
+    },
+    "is the factor 1 - beta_2 of g^2 missing in the second moment?": {
+        "v": lambda s: s.b2 * s.v + s.g**2
+    },
+    "the second moment keeps beta_2 of itself; here it keeps all.": {
+        "v": lambda s: s.v + (1 - s.b2) * s.g**2
+    },
+    "the first moment keeps beta_1 of itself; here it keeps all.": {
+        "m": lambda s: s.m + (1 - s.b1) * s.g
+    },
+    "the second moment adds up g^2, the square of the gradient.": {
+        "v": lambda s: s.b2 * s.v + (1 - s.b2) * abs(s.g)
+    },
+    "the second moment adds up g^2, and not the square of the first moment.": {
+        "v": lambda s: s.b2 * s.v + (1 - s.b2) * s.m**2
+    },
+    "the second moment is (1 - beta_2) g^2 here; square the gradient alone, not its factor.": {
+        "v": lambda s: s.b2 * s.v + ((1 - s.b2) * s.g) ** 2
+    },
+    "the first moment is not kept: right at step 1, wrong at step 2. Write it to the state, such "
+    "as m.mul_(...); `m = ...` makes a new tensor.": {"m": lambda s: (1 - s.b1) * s.g},
+    "the second moment is not kept: right at step 1, wrong at step 2. Write it to the state, such "
+    "as v.mul_(...); `v = ...` makes a new tensor.": {"v": lambda s: (1 - s.b2) * s.g**2},
+    "no moment is kept: right at step 1, wrong at step 2. Write both to the state, such as "
+    "m.mul_(...); `m = ...` makes a new tensor.": {
+        "m": lambda s: (1 - s.b1) * s.g,
+        "v": lambda s: (1 - s.b2) * s.g**2,
+    },
+    "the state keeps the corrected moments; keep the uncorrected ones.": {
+        "m": lambda s: RIGHT["m"](s) / (1 - s.b1**s.t),
+        "v": lambda s: RIGHT["v"](s) / (1 - s.b2**s.t),
+        "size": lambda s: s.lr,
+    },
+    "beta_1 and beta_2 are swapped.": {
+        "m": lambda s: s.b2 * s.m + (1 - s.b2) * s.g,
+        "v": lambda s: s.b1 * s.v + (1 - s.b1) * s.g**2,
+        "size": lambda s: s.lr * math.sqrt(1 - s.b1**s.t) / (1 - s.b2**s.t),
+    },
+    "beta_1 and beta_2 are swapped in the moments.": {
+        "m": lambda s: s.b2 * s.m + (1 - s.b2) * s.g,
+        "v": lambda s: s.b1 * s.v + (1 - s.b1) * s.g**2,
+    },
+    "the second moment has beta_2, not beta_1.": {"v": lambda s: s.b1 * s.v + (1 - s.b1) * s.g**2},
+    "the first moment has beta_1, not beta_2.": {"m": lambda s: s.b2 * s.m + (1 - s.b2) * s.g},
+    "the second moment keeps beta_2 of itself, not beta_1.": {
+        "v": lambda s: s.b1 * s.v + (1 - s.b2) * s.g**2
+    },
+    "the first moment keeps beta_1 of itself, not beta_2.": {
+        "m": lambda s: s.b2 * s.m + (1 - s.b1) * s.g
+    },
+    "betas are fixed numbers here; read them from the group.": {
+        "m": lambda s: 0.9 * s.m + 0.1 * s.g,
+        "v": lambda s: 0.999 * s.v + 0.001 * s.g**2,
+        "size": lambda s: s.lr * math.sqrt(1 - 0.999**s.t) / (1 - 0.9**s.t),
+    },
+    # --- the step
+    "the second moment needs its square root.": {"step": lambda s: s.size * s.m / (s.v + s.eps)},
+    "the state keeps the root of v; keep v without its root.": {
+        "v": lambda s: math.sqrt(RIGHT["v"](s)),
+        "step": lambda s: s.size * s.m / (s.v + s.eps),
+    },
+    "eps stands outside the root: sqrt(v) + eps.": {
+        "step": lambda s: s.size * s.m / math.sqrt(s.v + s.eps)
+    },
+    "eps is missing, or not that of the group: the divisor is sqrt(v) + eps.": {
+        "step": lambda s: s.size * s.m / math.sqrt(s.v)
+    },
+    "eps is added to the uncorrected sqrt(v), before the bias correction, which is folded into the "
+    "step size.": {
+        "step": lambda s: s.size * s.m / (math.sqrt(s.v) + s.eps * math.sqrt(1 - s.b2**s.t))
+    },
+    # --- the decay
+    "weight decay is left out.": {"decay": lambda s: 0.0},
+    "weight decay does not depend on correct_bias; here it is left out without.": {
+        "decay": lambda s: RIGHT["decay"](s) if s.correct_bias else 0.0
+    },
+    "weight decay is added to the gradient, where Adam's normalisation swallows it.": {
+        "g": lambda s: s.g + s.weight_decay * s.p,
+        "decay": lambda s: 0.0,
+    },
+    "weight decay is applied before the step, or to the value from before it; the course applies "
+    "it after.": {"decay": lambda s: s.lr * s.weight_decay * s.old},
+    "weight decay is not multiplied by lr.": {"decay": lambda s: s.weight_decay * s.p},
+    "weight decay has the wrong sign.": {"decay": lambda s: -RIGHT["decay"](s)},
+    "weight decay is multiplied by lr alone, not by the bias-corrected step size.": {
+        "decay": lambda s: s.size * s.weight_decay * s.p
+    },
+    "weight decay is multiplied by lr alone, and not by the bias-corrected step size; and it comes "
+    "after the step.": {"decay": lambda s: s.size * s.weight_decay * s.old},
+    "weight decay multiplies the parameter, not its gradient.": {
+        "decay": lambda s: s.lr * s.weight_decay * s.g
+    },
+    "weight decay multiplies the parameter, not the first moment.": {
+        "decay": lambda s: s.lr * s.weight_decay * s.m
+    },
+    "weight decay is applied twice.": {
+        "decay": lambda s: s.p - s.p * (1 - s.lr * s.weight_decay) ** 2
+    },
+}
+
+# Settings that tell the mistakes apart.
+PROBES: tuple[dict[str, Any], ...] = (
+    {"lr": 0.5, "eps": 0.0},
+    {"lr": 0.5, "eps": 0.0, "gradients": (3.0, -1.0, 2.0)},
+    {"lr": 0.5, "eps": 0.3, "gradients": (3.0, -1.0), "betas": (0.7, 0.95), "correct_bias": False},
+    {"lr": 0.25, "eps": 0.3, "gradients": (3.0, -1.0), "weight_decay": 0.2},
+)
+
+
+def hint_of(optimizer_class: OptimizerClass, probe: dict[str, Any], hint: str) -> str:
+    """The mistake that leads to the number of a probe and to most numbers of PROBES, or `hint`."""
+    best = 0
+    found = [step_once(optimizer_class, **settings) for settings in (probe, *PROBES)]
+    for name, parts in MISTAKES.items():
+        expected = [plain_steps(parts, **settings) for settings in (probe, *PROBES)]
+        fits = [
+            math.isclose(one, other, rel_tol=1e-5)
+            for one, other in zip(found, expected, strict=True)
+        ]
+        if fits[0] and sum(fits) > best:
+            best, hint = sum(fits), name
+    return hint
+
+
+def assert_ends(optimizer_class: OptimizerClass, expected: float, hint: str, **probe: Any) -> None:
+    """Compare where a number ends, and explain a wrong one. The hint is for unknown mistakes."""
+    found = step_once(optimizer_class, **probe)
+    is_right = found == pytest.approx(expected, abs=1e-9)
+    if not is_right:
+        hint = hint_of(optimizer_class, probe, hint)
+    assert is_right, f"found {found:.7g}, expected {expected:.7g}: {hint}"
 
 
 # --- by hand --------------------------------------------------------------------------------------
@@ -67,60 +314,30 @@ def check_first_step(optimizer_class: OptimizerClass) -> None:
 
     So the step is lr times sign(g): 1 - 0.5 = 0.5.
     """
-    assert_found(
-        step_once(optimizer_class, lr=0.5, eps=0.0),
-        0.5,
-        "is each line of the formula there?",
-        {
-            1.0: (
-                "the parameter did not move: not written yet, or rebound to a new tensor? Change "
-                "it in place."
-            ),
-            1.5: "the step goes up the gradient; subtract it.",
-            -0.58114: "the bias correction, sqrt(1 - beta_2^t) / (1 - beta_1^t), is missing.",
-            0.98419: (
-                "the bias correction has sqrt(1 - beta_2^t), not 1 - beta_2^t. Or is the factor "
-                "1 - beta_2 of g^2 missing in the second moment?"
-            ),
-            0.995: "the bias correction divides by 1 - beta_1^t.",
-            -14.81139: "the second moment's correction, sqrt(1 - beta_2^t), is missing.",
-            0.95: "the first moment's correction, 1 / (1 - beta_1^t), is missing.",
-            -3.5: "the first moment takes 1 - beta_1 of the gradient, and keeps beta_1 of itself.",
-            0.13397: "the second moment adds up g^2, the square of the gradient.",
-            0.62788: "t is 1 at the first step, not 2.",
-            0.75: "the step is multiplied by lr twice.",
-            0.0: "the step is not multiplied by lr.",
-            -4.27046: "the second moment needs its square root.",
-            -4.0: (
-                "the first moment is (1 - beta_1) g here, 0.3; is that g itself? Or is the "
-                "correction upside down? It is sqrt(1 - beta_2^t) / (1 - beta_1^t)."
-            ),
-        },
-    )
+    hint = "is each line of the formula there?"
+    assert_ends(optimizer_class, 0.5, hint, lr=0.5, eps=0.0)
 
 
 def check_second_step(optimizer_class: OptimizerClass) -> None:
     """Gradients 3 and -1, so m = 0.9 x 0.3 - 0.1 = 0.17, v = 0.999 x 0.009 + 0.001, and t = 2."""
     correction = math.sqrt(1 - 0.999**2) / (1 - 0.9**2)
-    found = step_once(optimizer_class, gradients=(3.0, -1.0), lr=0.5, eps=0.0)
-    assert_found(
-        found,
+    assert_ends(
+        optimizer_class,
         0.5 - 0.5 * correction * 0.17 / math.sqrt(0.009991),
         "right at step 1, wrong at step 2: are both moments and t kept in self.state, v without "
         "its root, and does the group's lr stay as it is?",
-        {0.27176: SWAPPED},
+        gradients=(3.0, -1.0),
+        lr=0.5,
+        eps=0.0,
     )
 
 
 def check_without_correction(optimizer_class: OptimizerClass) -> None:
     """Without correction the step is lr x 0.1 / sqrt(0.001) = 3.1623 lr."""
-    found = step_once(optimizer_class, start=0.0, lr=1.0, eps=0.0, correct_bias=False)
-    assert_found(
-        found,
-        -0.1 / math.sqrt(0.001),
-        "is that the step of the uncorrected moments?",
-        {-1.0: "correct_bias=False is not heeded.", -0.0031623: SWAPPED},
-    )
+    expected = -0.1 / math.sqrt(0.001)
+    hint = "is that the step of the uncorrected moments?"
+    options = {"start": 0.0, "lr": 1.0, "eps": 0.0, "correct_bias": False}
+    assert_ends(optimizer_class, expected, hint, **options)
 
 
 def check_eps(optimizer_class: OptimizerClass) -> None:
@@ -128,49 +345,20 @@ def check_eps(optimizer_class: OptimizerClass) -> None:
 
     eps = 1 is added to the uncorrected root: 0.3 / 1.094868.
     """
-    found = step_once(optimizer_class, start=0.0, lr=1.0, eps=1.0)
     correction = math.sqrt(1 - 0.999) / (1 - 0.9)
-    assert_found(
-        found,
-        -correction * 0.3 / (math.sqrt(0.009) + 1),
-        "is eps outside the root, and added to sqrt(v) before the bias correction, which is "
-        "folded into the step size?",
-        {},
-    )
+    expected = -correction * 0.3 / (math.sqrt(0.009) + 1)
+    hint = "is eps that of the group, outside the root, and added before the bias correction?"
+    assert_ends(optimizer_class, expected, hint, start=0.0, lr=1.0, eps=1.0)
 
 
 def check_decay(optimizer_class: OptimizerClass) -> None:
     """The step first, 1 - 0.25 = 0.75. Then the decay by lr x weight_decay = 0.05: 0.7125."""
-    found = step_once(optimizer_class, lr=0.25, eps=0.0, weight_decay=0.2)
-    assert_found(
-        found,
-        0.7125,
-        "is weight decay applied after the step, with the current learning rate?",
-        {
-            0.75: (
-                "weight decay is left out, or added to the gradient, where Adam's normalisation "
-                "swallows it."
-            ),
-            0.7: (
-                "weight decay is applied before the step, or to the value from before it; the "
-                "course applies it after."
-            ),
-            0.6: "weight decay is not multiplied by lr.",
-            0.7875: "weight decay has the wrong sign.",
-            0.738141: (
-                "weight decay is multiplied by lr alone, not by the bias-corrected step size."
-            ),
-        },
-    )
-    found = step_once(
-        optimizer_class, start=0.0, lr=0.25, eps=0.0, weight_decay=0.2, correct_bias=False
-    )
-    assert_found(
-        found,
-        -0.25 * 0.1 / math.sqrt(0.001) * 0.95,
-        "weight decay does not depend on correct_bias",
-        {},
-    )
+    hint = "is weight decay applied after the step, with the current learning rate?"
+    assert_ends(optimizer_class, 0.7125, hint, lr=0.25, eps=0.0, weight_decay=0.2)
+    expected = -0.25 * 0.1 / math.sqrt(0.001) * 0.95
+    hint = "weight decay does not depend on correct_bias"
+    options = {"start": 0.0, "lr": 0.25, "eps": 0.0, "weight_decay": 0.2, "correct_bias": False}
+    assert_ends(optimizer_class, expected, hint, **options)
 
 
 def check_decay_follows_the_schedule(optimizer_class: OptimizerClass) -> None:
@@ -257,9 +445,9 @@ def test_slow_loop():
             correction = math.sqrt(1 - betas[1] ** t) / (1 - betas[0] ** t)
             values[i] -= current * correction * first[i] / (math.sqrt(second[i]) + eps)
             values[i] -= current * decay * values[i]
-    assert parameter.tolist() == pytest.approx(values, abs=1e-12), (
-        "compare with this loop, line by line"
-    )
+    hint = "compare with this loop, line by line"
+    is_right = parameter.tolist() == pytest.approx(values, abs=1e-12)
+    assert is_right, hint_of(AdamW, PROBES[2], hint)
 
 
 # --- PyTorch's AdamW ------------------------------------------------------------------------------
