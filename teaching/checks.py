@@ -87,6 +87,10 @@ DRAW_HEADS = partial(draw_module, module="heads")
 DRAW_EMBEDDINGS = partial(draw_module, module="embeddings")
 DRAW_FEED_FORWARD = partial(draw_module, module="feed forward")
 DRAW_LAYER = partial(draw_module, module="layer")
+DRAW_DROPPED = partial(DRAW_LAYER, training=True, hidden_dropout_prob=0.5)
+DROPPED_LAYER = differs_from(references.layer)
+OUT = "attention.output"
+DOWN = "feed_forward.down"
 
 CHECKS: dict[str, list[Check]] = {
     "attention": [
@@ -167,14 +171,10 @@ CHECKS: dict[str, list[Check]] = {
         check("values", DRAW_LAYER, SAME_LAYER),
         check("mask", DRAW_LAYER, SAME_LAYER, is_masked=True),
         check("positions", DRAW_LAYER, SAME_LAYER, has_positions=True),
-        check(
-            "dropout",
-            DRAW_LAYER,
-            differs_from(references.layer),
-            is_weak=True,
-            training=True,
-            hidden_dropout_prob=0.5,
-        ),
+        check("dropout of attention", DRAW_DROPPED, DROPPED_LAYER, is_weak=True, zeros=[DOWN]),
+        check("dropout of the network", DRAW_DROPPED, DROPPED_LAYER, is_weak=True, zeros=[OUT]),
+        # Where both give 0, nothing is left to drop.
+        check("no dropout of a sum", DRAW_DROPPED, SAME_LAYER, zeros=[DOWN, OUT]),
     ],
     "linear": [
         check("values", draw_schedule, judge_schedule("linear")),
@@ -293,7 +293,11 @@ CHECKS: dict[str, list[Check]] = {
     "mt_dnn": [
         check("all batches", draw_plan, judge_mt_dnn, num_calls=1000),
         check(
-            "weights", draw_plan, judge_mt_dnn, num_calls=1000, argument={"sst": 2.3, "sts": 0.8}
+            "weights",
+            draw_plan,
+            judge_mt_dnn,
+            num_calls=1000,
+            argument={"sst": 2.3, "sts": 0.05},
         ),
         check(
             "the generator alone",

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import itertools
 import math
 from collections.abc import Iterator, Mapping
 from importlib import import_module
@@ -34,12 +35,20 @@ NotImplementedError OverflowError RuntimeError StopIteration TypeError ValueErro
 
 # Modules whose names a file may import, and which a body finds under these names.
 MODULES: dict[str, Any] = {
+    "itertools": itertools,
     "math": math,
     "torch": torch,
     "torch.nn": nn,
     "torch.nn.functional": F,
 }
-GLOBALS: dict[str, Any] = {"math": math, "torch": torch, "F": F, "nn": nn, "Tensor": Tensor}
+GLOBALS: dict[str, Any] = {
+    "itertools": itertools,
+    "math": math,
+    "torch": torch,
+    "F": F,
+    "nn": nn,
+    "Tensor": Tensor,
+}
 
 # Attributes of tensors, of torch and its modules, of math, and of Python's containers. None of them
 # is an answer, opens a file, or leads to the rest of the process.
@@ -86,7 +95,9 @@ cosine_similarity CosineSimilarity pairwise_distance one_hot pad cross_entropy C
 nll_loss NLLLoss binary_cross_entropy_with_logits BCEWithLogitsLoss binary_cross_entropy BCELoss
 mse_loss MSELoss l1_loss kl_div gelu GELU ReLU Sigmoid Tanh Softmax LogSoftmax LogSigmoid Softplus
 layer_norm embedding in_features out_features num_embeddings embedding_dim normalized_shape
-pi inf e nan tau fsum isqrt degrees radians comb
+pi inf e nan tau fsum isqrt degrees radians comb real imag polar conj
+accumulate chain compress cycle from_iterable islice pairwise permutations product repeat starmap
+takewhile zip_longest
 append appendleft extend pop popleft popitem get keys items update index insert sort count copy
 setdefault clear reverse fromkeys join add discard remove union intersection difference
 symmetric_difference issubset issuperset startswith endswith lower upper strip replace weight bias

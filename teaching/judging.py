@@ -117,6 +117,8 @@ def differs_from(reference: Reference) -> Judge:
         expected = reference(*case)
         if not is_shaped(answer.output, expected):
             return "dropout changes no shape"
+        if (answer.output == 0).any():
+            return "units of the result are dropped; dropout acts before the last step"
         return "" if compare(answer.output, expected) else "nothing is dropped in training mode"
 
     return judge
@@ -279,13 +281,17 @@ def draw_module(
     has_positions: bool = False,
     training: bool = False,
     gradients_of: Sequence[str] = (),
+    zeros: Sequence[str] = (),
     **config: Any,
 ) -> Case:
     """The weights of a module, hidden states (2, 5, 8), and token ids and segments (3, 7).
 
-    has_positions: of three tokens. config: beside SIZES.
+    has_positions: of three tokens. zeros: layers that give 0. config: beside SIZES.
     """
     inputs = {f"weights.{name}": normal(rng, *shape) for name, shape in MODULES[module].items()}
+    for name in zeros:
+        inputs[f"weights.{name}.weight"] *= 0
+        inputs[f"weights.{name}.bias"] *= 0
     inputs["hidden"] = normal(rng, 2, 5, 8)
     inputs["ids"] = rng.integers(0, 30, (3, 7))
     inputs["segments"] = rng.integers(0, 2, (3, 7))
@@ -342,7 +348,10 @@ def draw_steps(rng: Rng, num_steps: int, **settings: Any) -> Case:
 
 
 def draw_schedule(rng: Rng, is_corner: bool = False) -> Case:
-    """Forty calls. is_corner: no warm-up, nothing but warm-up, steps behind the last one."""
+    """Forty calls. is_corner: no warm-up, nothing but warm-up, steps behind the last one.
+
+    What a step behind the last one is in a run of nothing but warm-up, the docstring does not say.
+    """
     calls = []
     for _ in range(40):
         num_steps = int(rng.integers(2, 50))
@@ -350,7 +359,7 @@ def draw_schedule(rng: Rng, is_corner: bool = False) -> Case:
         step = int(rng.integers(0, num_steps))
         if is_corner:
             num_warmup = int(rng.choice([0, num_steps, num_steps + 5]))
-            step = int(rng.integers(0, num_steps + 10))
+            step = int(rng.integers(0, num_steps + (0 if num_warmup else 10)))
         calls.append([step, num_steps, num_warmup])
     return Case({}, {"calls": calls})
 

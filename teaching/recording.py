@@ -52,7 +52,8 @@ class SoftmaxRecorder(TorchFunctionMode):
         result = func(*args, **(kwargs or {}))
         is_softmax = getattr(func, "__name__", "") == "softmax" and bool(args)
         if is_softmax and args[0].dim() == 4:
-            self.tensors[f"layer {self.layer} scores"] = args[0].detach().clone()
+            # What is a softmax of a softmax goes wrong behind its scores.
+            self.tensors.setdefault(f"layer {self.layer} scores", args[0].detach().clone())
             self.tensors[f"layer {self.layer} attention"] = result.detach().clone()
         return result
 

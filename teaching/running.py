@@ -26,7 +26,8 @@ from teaching.checks import CHECKS, Check
 from teaching.grafting import Refused, graft
 from teaching.judging import Case, read_answer
 
-SECONDS = 10  # for all checks of a function
+SECONDS = 10  # of computing, for all checks of a function
+WAIT = 6  # times as long, because a busy machine computes less
 MEMORY = 2 * 1024**3  # bytes beside those that Python and torch take
 LONGEST = 64 * 1024**2  # bytes of an answer
 
@@ -123,11 +124,13 @@ def run_in_child(work: Callable[[Callable[[str], None]], None]) -> tuple[list[st
             # Neither pytest nor any handler of the parent runs in the child.
             os._exit(0)
     os.close(writer)
-    data, ending = read_until(reader, time.monotonic() + SECONDS)
+    data, ending = read_until(reader, time.monotonic() + WAIT * SECONDS)
     os.close(reader)
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signal.SIGKILL)
-    os.waitpid(pid, 0)
+    _, _, used = os.wait4(pid, 0)
+    if used.ru_utime + used.ru_stime > 0.95 * SECONDS:
+        ending = f"stopped after {SECONDS} seconds"
     # A line without its end was cut off.
     return data.decode(errors="replace").split("\n")[:-1], ending
 
@@ -159,7 +162,7 @@ def read_until(reader: int, deadline: float) -> tuple[bytes, str]:
     while True:
         left = deadline - time.monotonic()
         if left <= 0 or not select.select([reader], [], [], left)[0]:
-            return data, f"stopped after {SECONDS} seconds"
+            return data, f"stopped after {WAIT * SECONDS} seconds"
         part = os.read(reader, 1 << 20)
         if not part:
             return data, "the process died: too much memory, or too deep a recursion?"

@@ -135,10 +135,10 @@ EXERCISES_TAIL = """
 
 ## What you may use
 
-Tensors, the arithmetic of torch, `math`, and the functions of the same file that are given, if they
-are no answer under another name. You may add functions of your own to the file. These are refused:
-`import` inside a function, ready-made attention and optimizers of torch, attributes that begin with
-`_`, and functions of other exercises.
+Tensors, the arithmetic of torch, `math`, `itertools`, and the functions of the same file that are
+given, if they are no answer under another name. You may add functions of your own to the file.
+These are refused: `import` inside a function, ready-made attention and optimizers of torch,
+attributes that begin with `_`, and functions of other exercises.
 
 Only the bodies of your functions are graded, on numbers that are drawn anew. Print as you like.
 

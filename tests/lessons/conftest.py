@@ -28,7 +28,7 @@ class Hints:
         if report.failed and crash is not None and not self.first:
             # pytest's own explanation of the assertion stands behind the first line.
             message = crash.message.splitlines()[0]
-            self.first = message.removeprefix("AssertionError: ")
+            self.first = message.removeprefix("AssertionError: ").removeprefix("Failed: ")
 
     def pytest_unconfigure(self, config: pytest.Config) -> None:
         """Print the hint below pytest's own last line."""

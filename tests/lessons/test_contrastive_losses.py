@@ -127,8 +127,13 @@ def check_hard_negatives(loss) -> None:
     assert number == pytest.approx(expected, abs=1e-4), message
 
 
-def hard_by_loop(anchors, positives, hard, weight, temperature, same=None, same_hard=None) -> float:
-    """Equation 5 of Gao et al. 2021, one term at a time, in float64."""
+def hard_by_loop(
+    anchors, positives, hard, weight, temperature, same=None, same_hard=None, left_out=0.0
+) -> float:
+    """Equation 5 of Gao et al. 2021, one term at a time, in float64.
+
+    left_out: the term of an entry of `same`, which is 0.
+    """
     total = 0.0
     for i, anchor in enumerate(anchors.double()):
         terms = []
@@ -136,12 +141,12 @@ def hard_by_loop(anchors, positives, hard, weight, temperature, same=None, same_
             score = F.cosine_similarity(anchor, positive, dim=0).item() / temperature
             if i == j:
                 own = score
-            if i == j or same is None or not same[i, j]:
-                terms.append(math.exp(score))
+            is_left_out = i != j and same is not None and same[i, j]
+            terms.append(left_out if is_left_out else math.exp(score))
         for j, negative in enumerate(hard.double()):
             score = F.cosine_similarity(anchor, negative, dim=0).item() / temperature
-            if same_hard is None or not same_hard[i, j]:
-                terms.append(math.exp(score + weight * (i == j)))
+            is_left_out = same_hard is not None and same_hard[i, j]
+            terms.append(left_out if is_left_out else math.exp(score + weight * (i == j)))
         total += math.log(sum(terms)) - own
     return total / len(anchors)
 
@@ -163,6 +168,15 @@ def check_same(loss) -> None:
     without_hard = hard_by_loop(anchors, positives, hard, 0.7, 0.5, same, None)
     expected = hard_by_loop(anchors, positives, hard, 0.7, 0.5, same, same_hard)
     hint = "is an entry of same[i, j] left out of row i, and never the diagonal of `same`?"
+    for of_both in (same_hard, None):
+        as_zeros = hard_by_loop(anchors, positives, hard, 0.7, 0.5, same, of_both, left_out=1.0)
+        if of_both is None:
+            as_zeros += expected - without_hard
+        if math.isclose(found, as_zeros, abs_tol=1e-6):
+            hint = (
+                "what says the same has a logit of 0, and e^0 = 1 counts. It is left out of row i: "
+                "its logit is -inf."
+            )
     if math.isclose(found, without, abs_tol=1e-6):
         hint = "`same` is not heeded."
     if math.isclose(found, without_hard, abs_tol=1e-6):

@@ -117,6 +117,38 @@ def check_embeddings(embeddings_class: type[BertEmbeddings]) -> None:
     assert_close(found, expected, 1e-6, hint)
 
 
+def hint_of_network(feed_forward_class: type[FeedForward]) -> str:
+    """The mistake that leads to the result of a network with random weights."""
+    torch.manual_seed(0)
+    layer = feed_forward_class(TINY).double()
+    x = torch.randn(2, 3, 24, dtype=torch.float64)
+    found = layer(x)
+    up = layer.up(x)
+    down = layer.down
+    gelu = nn.functional.gelu
+    mistakes = {
+        "the activation comes last; it stands between the two layers: down(gelu(up(x))).": gelu(
+            down(up)
+        ),
+        "the activation is missing: down(gelu(up(x))).": down(up),
+        "this is the tanh approximation. BERT's GELU is the erf form, x Phi(x).": down(
+            gelu(up, approximate="tanh")
+        ),
+        "this is ReLU. BERT's GELU is the erf form, x Phi(x).": down(up.relu()),
+        "GELU is applied twice: down(gelu(up(x))).": down(gelu(gelu(up))),
+        "the activation comes behind `up`, not before it: down(gelu(up(x))).": down(
+            layer.up(gelu(x))
+        ),
+        "the input is added back here; BertLayer does that.": x + down(gelu(up)),
+        "`down` is missing: down(gelu(up(x))).": gelu(up),
+    }
+    for hint, wrong in mistakes.items():
+        is_tensor = isinstance(found, Tensor) and found.shape == wrong.shape
+        if is_tensor and torch.allclose(found, wrong, rtol=0, atol=1e-9):
+            return hint
+    return "is it down(gelu(up(x))), with GELU in the erf form, x Phi(x)?"
+
+
 def check_feed_forward(feed_forward_class: type[FeedForward]) -> None:
     """With matrices 1 and 2, twice GELU is left: 2 x 1 x Phi(1) = 1.6826895.
 
@@ -124,17 +156,12 @@ def check_feed_forward(feed_forward_class: type[FeedForward]) -> None:
     """
     config = BertConfig(hidden_size=1, num_attention_heads=1, intermediate_size=1)
     layer = feed_forward_class(config)
+    hint = hint_of_network(feed_forward_class)
     with torch.no_grad():
         for factor, linear in ((1.0, layer.up), (2.0, layer.down)):
             linear.weight.fill_(factor)
             linear.bias.zero_()
     found = layer(torch.ones(1, 1, 1))
-    hint = (
-        "down(gelu(up(x))), and BERT's GELU is the erf form, x Phi(x), not ReLU or the tanh "
-        "approximation"
-    )
-    if isinstance(found, Tensor) and torch.allclose(found, torch.tensor(2.6826895)):
-        hint = "the input is added back here; BertLayer does that."
     assert_close(found, torch.tensor([[[1.6826895]]]), 1e-6, hint)
 
 
@@ -444,12 +471,18 @@ def test_the_pooler_has_no_dropout():
 def test_a_layer_drops_by_the_hidden_probability():
     # The dropout of attention stays 0.
     config = dataclasses.replace(TINY, hidden_dropout_prob=0.5)
-    layer = BertLayer(config).train()
     hidden_states = torch.randn(2, 5, 24)
-    assert not torch.equal(layer(hidden_states, None), layer(hidden_states, None)), (
-        "two calls in train() are equal: the outputs of attention and of the network have dropout "
-        "of config.hidden_dropout_prob"
-    )
+    for part, other in {
+        "attention": "feed_forward.down",
+        "the network": "attention.output",
+    }.items():
+        layer = BertLayer(config).train()
+        with torch.no_grad():
+            for parameter in layer.get_submodule(other).parameters():
+                parameter.zero_()
+        assert not torch.equal(layer(hidden_states, None), layer(hidden_states, None)), (
+            f"two calls in train() are equal: the output of {part} has dropout, too, self.dropout"
+        )
 
 
 @pytest.mark.parametrize("field", ["hidden_dropout_prob", "attention_probs_dropout_prob"])

@@ -70,6 +70,28 @@ def test_probability_1_chooses_everything_but_special_tokens():
 # --- the law --------------------------------------------------------------------------------------
 
 
+def hint_of_shares(masked: Tensor, kept: Tensor) -> str:
+    """What wrong shares of [MASK] and of tokens that stay most likely mean."""
+    # With probability 1, the draw of the choice says nothing about the fate.
+    input_ids, is_special = make_batch()
+    corrupted, _ = mask_tokens(input_ids, is_special, 60, MASK, probability=1.0)
+    share_of_all = (corrupted == MASK)[~is_special].float().mean().item()
+    shares = (round(masked.item(), 1), round(kept.item(), 1))
+    if shares[0] == 1.0 and share_of_all < 0.95:
+        return "one draw decides both the choice and the fate; draw anew for the fate."
+    hints = {
+        (1.0, 0.0): "all that are chosen become [MASK]; 10 % become random, and 10 % stay.",
+        (0.9, 0.0): "none that is chosen stays as it is; 10 % do, and 80 % become [MASK].",
+        (0.8, 0.0): "none that is chosen stays as it is; 10 % do, and 10 % become random.",
+        (0.8, 0.2): "10 % of all that are chosen become random, not 10 % of the rest, nor none.",
+        (0.0, 1.0): "none that is chosen becomes [MASK]; 80 % do.",
+        (0.9, 0.1): "none that is chosen becomes random; 10 % do.",
+        (0.0, 0.8): "[MASK] and what stays are swapped.",
+        (0.1, 0.1): "[MASK] and random tokens are swapped.",
+    }
+    return hints.get(shares, "are the shares of the chosen tokens, 80 %, 10 % and 10 % of them?")
+
+
 def test_shares():
     """15 % are chosen. Of these 80 % become [MASK], 10 % a random token, 10 % stay."""
     torch.manual_seed(0)
@@ -86,20 +108,19 @@ def test_shares():
         f"{num_chosen:,} of 100,000 tokens were chosen, expected about 15,000. 12,000: are only "
         "those that become [MASK] chosen?"
     )
+    hint = hint_of_shares(is_masked.sum() / num_chosen, is_kept.sum() / num_chosen)
     fates = {"[MASK]": (0.8, is_masked), "the same": (0.1, is_kept), "random": (0.1, is_replaced)}
     for name, (share, is_so) in fates.items():
         # The same of the chosen tokens. A random token may be 4 or 7.
         allowed = 4 * math.sqrt(num_chosen * share * (1 - share)) + num_chosen * 0.0002
         found = is_so.sum().item()
         assert found == pytest.approx(share * num_chosen, abs=allowed), (
-            f"{found / num_chosen:.3f} of the chosen tokens are {name}, expected {share}. Are the "
-            "shares of all tokens, or drawn one after the other so that they multiply? Or does one "
-            "draw decide both the choice and the fate?"
+            f"{found / num_chosen:.3f} of the chosen tokens are {name}, expected {share}: {hint}"
         )
     assert (corrupted[~is_chosen] == 7).all(), "a token was changed that was not chosen"
-    assert corrupted[is_replaced].unique().numel() > 500, (
-        "random tokens come from the whole vocabulary"
-    )
+    num_different = corrupted[is_replaced].unique().numel()
+    assert num_different > 1, "all random tokens are the same: draw one for each place"
+    assert num_different > 500, "random tokens come from the whole vocabulary"
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -162,7 +183,10 @@ def test_the_pieces_of_a_word_are_chosen_together():
     is_chosen = (labels != IGNORED)[:, 1:-1]
     words = [is_chosen[:, :3], is_chosen[:, 3:4], is_chosen[:, 4:]]
     for word in words:
-        assert (word.all(1) == word.any(1)).all(), "a word is chosen whole or not at all"
+        assert (word.all(1) == word.any(1)).all(), (
+            "a word is chosen whole or not at all: does `continues` decide whose draw a piece "
+            "takes (share_within_words)?"
+        )
     counts = torch.stack([word.any(1) for word in words], dim=1).long()
     for number in counts.sum(0).tolist():
         assert number == pytest.approx(300, abs=4 * math.sqrt(1000 * 0.3 * 0.7)), (

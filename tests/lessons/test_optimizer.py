@@ -146,7 +146,7 @@ MISTAKES: dict[str, dict[str, Part]] = {
         "size": lambda s: s.lr * math.sqrt(abs(1 - s.b2 * s.t)) / (1 - s.b1 * s.t)
     },
     "correct_bias=False is not heeded.": {"uncorrected_size": RIGHT["size"]},
-    "t is 1 at the first step, not 2.": {
+    "t is 1 at the first step, not 2: `prepare` has counted it already.": {
         "size": lambda s: s.lr * math.sqrt(1 - s.b2 ** (s.t + 1)) / (1 - s.b1 ** (s.t + 1))
     },
     "t stays 1: it is right at step 1, wrong at step 2. Read it from the state.": {

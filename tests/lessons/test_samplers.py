@@ -96,6 +96,9 @@ def passes_of(task: str, steps: Iterable[Step]) -> list[list[list[int]]]:
 
 def test_joint_by_hand():
     steps = list(joint(BY_HAND, seeded()))
+    assert not steps or any(len(step) > 1 for step in steps), (
+        "each step holds one task; one batch of every task makes a step of joint"
+    )
     assert len(steps) == 2, (
         f"{len(steps)} steps, expected 2: as many as the largest task has batches, "
         "and each holds one batch of every task"
@@ -153,7 +156,10 @@ def test_mt_dnn_by_hand():
     assert sorted(steps) == [[("sst", [0, 1])], [("sst", [2])], [("sts", [5])]], (
         "all batches of all tasks, one in each step"
     )
-    assert mt_dnn(BY_HAND, seeded()) == steps, "the same generator state gives the same plan"
+    assert mt_dnn(BY_HAND, seeded()) == steps, (
+        "the same generator state gives the same plan: is the shuffle drawn from the generator "
+        "that is passed, and not from another source of chance?"
+    )
     orders = {str(mt_dnn(BY_HAND, seeded(seed))) for seed in range(40)}
     assert len(orders) == 6, (
         "three batches have six orders, and each of them may come: is the pool shuffled?"
@@ -356,7 +362,9 @@ FURTHER_PASSES = {
 @pytest.mark.parametrize("name", FURTHER_PASSES)
 def test_a_further_pass_is_formed_anew(name):
     seen = rows_in(batches_of("a", FURTHER_PASSES[name]()))
-    assert len(seen) >= 6 and len(set(seen)) == len(seen), "a batch came twice"
+    assert len(seen) >= 6 and len(set(seen)) == len(seen), (
+        "a batch came twice: each further pass calls the task's function, which forms new ones"
+    )
 
 
 # --- every sampler --------------------------------------------------------------------------------

@@ -32,6 +32,7 @@ LINEAR_MISTAKES = {
     (10 / 16, 9 / 8): "`warmup` and the line are multiplied; take the smaller one",
     (1.0, 1.0): "the warm-up is missing: take the smaller one of `warmup` and the line",
     (0.0, 1 / 8): "the line rises; what counts is the steps that remain, num_steps - step",
+    (0.0, 1 / 2): "the warm-up is one step behind: (step + 1) / w, which is `warmup`",
     (1 / 2, 9 / 10): "the line divides by all steps instead of those after the warm-up",
 }
 
@@ -55,23 +56,25 @@ def test_linear_by_hand():
     assert found == [1.0, 0.75, 0.5, 0.25, 0.0], "without warm-up, 1 at step 0 and 0 at num_steps"
 
 
-# What comes out at the beginning, a third, the half and the end of the steps after the warm-up.
+# What comes out at the beginning, a third and the half of the steps after the warm-up.
 COSINE_MISTAKES = {
-    (2.0, 1.5, 1.0, 0.0): "the half is missing",
-    (1.0, 0.5, 0.0, -1.0): "1 and the half are missing",
-    (1.0, 0.25, 0.0, 1.0): "the cosine runs through a whole period; half of one is right, pi x",
-    (
-        1.0,
-        0.9330,
-        0.8536,
-        0.5,
-    ): "the cosine runs through a quarter of a period; half of one is right",
-    (0.5, 0.9330, 1.0, 0.5): "this is the sine",
-    (1.0, 0.8660, 0.7071, 0.0): "this is cos(pi x / 2); take (1 + cos(pi x)) / 2",
-    (0.8536, 0.5, 0.3087, 0.0): (
+    (2.0, 1.5, 1.0): "the half is missing",
+    (1.0, 0.5, 0.0): "1 and the half are missing",
+    (1.0, 0.25, 0.0): "the cosine runs through a whole period; half of one is right, pi x",
+    (1.0, 0.9330, 0.8536): "the cosine runs through a quarter of a period; half of one is right",
+    (0.5, 0.9330, 1.0): "this is the sine",
+    (1.0, 0.8660, 0.7071): "this is cos(pi x / 2); take (1 + cos(pi x)) / 2",
+    (0.0, 0.25, 0.5): "the cosine rises: (1 + cos(pi x)) / 2, not 1 - cos",
+    (1.0, 0.6667, 0.5): "this is the straight line of `linear`",
+    (0.8536, 0.5, 0.3087): (
         "x is a share of all steps; take that of the steps after the warm-up, from its end"
     ),
-    (0.75, 0.25, 0.0670, 0.0): "x is counted from step 0; count it from the end of the warm-up",
+    (0.75, 0.25, 0.0670): "x is counted from step 0; count it from the end of the warm-up",
+}
+# What comes out at the two steps of the warm-up.
+WARM_UP_MISTAKES = {
+    (0.0, 1 / 2): "the warm-up is one step behind: (step + 1) / w, which is `warmup`",
+    (1.0, 1.0): "the warm-up is missing",
 }
 
 
@@ -80,13 +83,16 @@ def test_cosine_by_hand():
     found = [cosine(step, 8, 2) for step in (2, 4, 5, 8)]
     hint = "(1 + cos(pi x)) / 2, x the share of the steps after the warm-up"
     for wrong, mistake in COSINE_MISTAKES.items():
-        if found == pytest.approx(wrong, abs=1e-3):
+        if found[:3] == pytest.approx(wrong, abs=1e-3):
             hint = mistake
     expected = [1.0, 0.75, 0.5, 0.0]
     assert found == pytest.approx(expected), f"{found}, expected {expected}: {hint}"
-    assert [cosine(step, 8, 2) for step in (0, 1)] == pytest.approx([1 / 2, 2 / 2]), (
-        "before step num_warmup_steps, the factor is that of `warmup`"
-    )
+    found = [cosine(step, 8, 2) for step in (0, 1)]
+    hint = "before step num_warmup_steps, the factor is that of `warmup`"
+    for wrong, mistake in WARM_UP_MISTAKES.items():
+        if found == pytest.approx(wrong):
+            hint = mistake
+    assert found == pytest.approx([1 / 2, 2 / 2]), f"{found}, expected [0.5, 1.0]: {hint}"
 
 
 @pytest.mark.parametrize("schedule", [linear, cosine])

@@ -80,13 +80,10 @@ MISTAKES = {
         "this is the mean of the projected gradients; Yu et al. add them up (reduction='mean' is "
         "ours)."
     ),
-    (-0.5, 1.5): (
-        "only the first was projected, or the second on what the first had become; project on the "
-        "originals."
-    ),
     (1.0, 1.0): "only the second was projected; each is.",
     (0.0, 2.0): "divide the product by the squared length of the gradient that is projected on.",
     (-0.5, 0.5): "the projection is added; subtract it.",
+    (-0.5, 2.0): "divide by |g_j|^2 of the gradient that is projected on, not by its own |g_i|^2.",
     (0.29289, 1.70711): "divide the product by the squared length, not by the length.",
 }
 OTHER_MISTAKE = (
@@ -94,11 +91,29 @@ OTHER_MISTAKE = (
 )
 
 
-def hint_for(found: Tensor) -> str:
+def hint_for(found: Tensor, surgery: Callable[..., Tensor]) -> str:
+    agreeing = surgery(rows([1, 2], [3, 1]))
+    if torch.allclose(found, rows([0, 1])[0]) and not torch.allclose(agreeing, rows([4, 3])[0]):
+        return (
+            "the condition is the wrong way round: a gradient is projected where its product with "
+            "another is below 0, and not where it is above."
+        )
+    if torch.allclose(found, rows([-0.5, 1.5])[0]):
+        return hint_of_one(surgery)
     for vector, mistake in MISTAKES.items():
         if torch.allclose(found, rows(list(vector))[0], atol=1e-3):
             return mistake
     return OTHER_MISTAKE
+
+
+def hint_of_one(surgery: Callable[..., Tensor]) -> str:
+    """Which mistake projects only the first of two gradients: three tell them apart."""
+    gradients = rows([3, -2, 0], [-1, 2, -2], [0, -1, 1])
+    found = surgery(gradients)
+    for order in ([1, 2], [2, 1]):
+        if torch.allclose(found, project(gradients, 0, order) + gradients[1] + gradients[2]):
+            return "only the first was projected; each is."
+    return "a gradient is projected on what another has become; project on the originals."
 
 
 def check_pcgrad(surgery: Callable[..., Tensor]) -> None:
@@ -113,7 +128,7 @@ def check_pcgrad(surgery: Callable[..., Tensor]) -> None:
         "the gradients that were given are changed; copy them."
     )
     assert torch.allclose(found, rows([0.5, 1.5])[0]), (
-        f"found {found.tolist()}, expected [0.5, 1.5]: {hint_for(found)}"
+        f"found {found.tolist()}, expected [0.5, 1.5]: {hint_for(found, surgery)}"
     )
     agreeing = surgery(rows([1, 2], [3, 1]))
     assert torch.allclose(agreeing, rows([4, 3])[0]), (
@@ -164,16 +179,18 @@ def plain_pcgrad(
     orders: list[list[int]],
     project_on_changed: bool = False,
     is_own_skipped: bool = True,
+    is_product_original: bool = False,
 ) -> Tensor:
-    """Algorithm 1 on flat vectors, word by word; or with one of two mistakes."""
+    """Algorithm 1 on flat vectors, word by word; or with one of three mistakes."""
     changed = [gradient.clone() for gradient in gradients]
     for i, order in enumerate(orders):
         for j in order:
             if j == i and is_own_skipped:
                 continue
             other = changed[j] if project_on_changed else gradients[j]
-            if changed[i] @ other < 0:
-                changed[i] = changed[i] - (changed[i] @ other) / (other @ other) * other
+            product = (gradients[i] if is_product_original else changed[i]) @ other
+            if product < 0:
+                changed[i] = changed[i] - product / (other @ other) * other
     return torch.stack(changed).sum(dim=0)
 
 
@@ -191,10 +208,18 @@ def conflicting(num_tasks: int, seed: int = 0) -> Tensor:
 
 def assert_possible(found: Tensor, gradients: Tensor, rtol: float, atol: float) -> None:
     """The result must be that of some orders: which ones are drawn is free."""
-    assert is_possible(found, gradients, rtol, atol), (
+    hint = (
         "no orders of the other tasks give this result: is each gradient projected on all others, "
         "one after the other, and never on itself?"
     )
+    orders = [list(range(len(gradients)))] * len(gradients)
+    wrong = plain_pcgrad(gradients, orders, is_product_original=True)
+    if found.shape == wrong.shape and torch.allclose(found, wrong):
+        hint = (
+            "the product is that of the original gradient, G[i, j]. Projections follow one after "
+            "the other: take that of the gradient as changed so far, G[j] . w_i."
+        )
+    assert is_possible(found, gradients, rtol, atol), hint
 
 
 def is_possible(found: Tensor, gradients: Tensor, rtol: float, atol: float) -> bool:

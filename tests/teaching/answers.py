@@ -222,6 +222,23 @@ return math.cos(math.pi * x / 2) ** 2
 """,
     ),
     (
+        "linear",
+        """
+if step < num_warmup_steps:
+    return (step + 1) / num_warmup_steps
+return max(0.0, (num_steps - step) / max(1, num_steps - num_warmup_steps))
+""",
+    ),
+    (
+        "cosine",
+        """
+if step < num_warmup_steps:
+    return warmup(step, num_warmup_steps)
+x = (step - num_warmup_steps) / max(1, num_steps - num_warmup_steps)
+return (1 + (math.e ** (1j * math.pi * min(x, 1.0))).real) / 2 if step < num_steps else 0.0
+""",
+    ),
+    (
         "mask_tokens",
         """
 chance = torch.full(input_ids.shape, probability)
@@ -337,6 +354,22 @@ return [[TaskBatch(name, next(stream)) for name, stream in streams] for _ in ran
 """,
     ),
     (
+        "joint",
+        """
+if limit not in ("largest", "smallest"):
+    raise ValueError(limit)
+
+def forever(name):
+    for batches in itertools.chain([passes[name]], iter(lambda: make_batches[name](generator), 0)):
+        yield from batches
+
+passes = first_passes(make_batches, generator)
+number = (max if limit == "largest" else min)(map(len, passes.values()))
+rows = zip(*(itertools.islice(forever(name), number) for name in passes))
+return [[TaskBatch(name, batch) for name, batch in zip(passes, row)] for row in rows]
+""",
+    ),
+    (
         "mt_dnn",
         """
 check_names(weights or {}, make_batches)
@@ -373,6 +406,7 @@ return torch.stack(rows).sum(0) if reduction == "sum" else torch.stack(rows).mea
 
 # Code at the top of a student's file that a style above calls.
 BEFORE_STYLES = """
+import itertools
 import torch.nn.functional as functional
 from math import sqrt, pi
 
