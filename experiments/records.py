@@ -40,6 +40,7 @@ COMMANDS = {
     "default-job": "python -m tools.benchmarks.default_job --record",
     "kill-resume": "python -m tools.benchmarks.kill_resume --record",
     "papers": "python -m experiments.papers NAME... --model MODEL --sets FILE... --record",
+    "profiles": "python -m tools.benchmarks.profiles NAME --data-dir DIR --record",
     "readable": "python -m tools.benchmarks.readable --data-dir DIR --out FILE --record",
     "real-sentences": "python -m tools.benchmarks.real_sentences RUN --course DIR --record",
     "reports": "python -m tools.tables.reports rob gen --data-dir DIR --nli FILE",

@@ -2,7 +2,9 @@
 
 It takes the same parts as the benchmark of that name. The two sides of `simcse` stand side by side.
 The command prints a table in Markdown, and one line of JSON at the end. The time of the clock
-itself falls between the operations.
+itself falls between the operations. `--record` adds a row for each side to the records: what an
+ideal batch would take, with nothing but matrix products at the machine's limit, and what the rest
+of the time goes to.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
+from experiments.records import RECORDS
 from minbert.commands.ending import exit_code
 from minbert.commands.flags import Parser
 from minbert.training import cost_estimate, runtime
@@ -27,11 +30,14 @@ from tools.benchmarks import inference, simcse, training_sides
 from tools.benchmarks.comparison import versions
 from tools.benchmarks.inputs import sst_examples, write_model
 from tools.benchmarks.limit import notes_without_bf16
+from tools.benchmarks.recording import HELP, record_measurement
 from tools.benchmarks.settings import DEVICE, Settings
 from tools.benchmarks.timing import Side
 
 ROOT = Path(__file__).resolve().parents[2]
 PRODUCTS = ("mm", "addmm", "bmm")
+PROFILES = RECORDS / "profiles.jsonl"
+NUM_OTHERS = 6
 
 
 class ProfiledSide(NamedTuple):
@@ -159,6 +165,28 @@ def format_table(profiles: dict[str, Profile], num_operations: int) -> str:
     return "\n".join(lines)
 
 
+def row_of(side: str, profile: Profile, limit: float, num_batches: int) -> dict[str, Any]:
+    """Return what the records keep of a side.
+
+    limit: in FLOP/s. num_batches: of all parts. Times are milliseconds of one batch, the others are
+    shares of it. "others" names the operations that take most after the matrix products.
+    """
+    total = profile["total"]
+    others = []
+    for operation, seconds in profile["seconds"].items():
+        if operation not in PRODUCTS:
+            others.append(f"`{operation}` {seconds / total:.1%}")
+    return {
+        "side": side,
+        "milliseconds": 1e3 * total / num_batches,
+        "ideal": 1e3 * profile["flops"] / limit / num_batches,
+        "products": 100 * profile["products"] / total,
+        "share_of_limit": 100 * profile["flops"] / profile["products"] / limit,
+        "between": 100 * profile["between"] / total,
+        "others": ", ".join(others[:NUM_OTHERS]),
+    }
+
+
 def seconds_in(operation: str) -> Callable[[Profile], float]:
     """Return a function that gives a side's seconds in an operation."""
     return lambda side: side["seconds"].get(operation, 0.0)
@@ -185,6 +213,13 @@ def build_parser() -> Parser:
     parser.add_argument("--parts", type=int, default=20, help="batches (%(default)s)")
     parser.add_argument("--rows", type=int, default=12, help="operations to show (%(default)s)")
     parser.add_argument("--threads", type=int, default=2, help="of torch (%(default)s)")
+    parser.add_argument(
+        "--precision",
+        choices=("auto", "fp32", "bf16"),
+        default="auto",
+        help="of our side; auto: as a run on this machine (%(default)s)",
+    )
+    parser.add_argument("--record", action="store_true", help=HELP)
     return parser
 
 
@@ -202,6 +237,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             is_quick=False,
             num_rounds=None,
             folder=Path(folder),
+            asked_precision=arguments.precision,
         )
         model = write_model(arguments.model, settings.model)
         sides = SIDES[arguments.name](settings, arguments.parts)
@@ -223,6 +259,20 @@ def main(argv: Sequence[str] | None = None) -> None:
             f"{name}: the matrix products run at {flops_per_second / 1e9:,.0f} GFLOP/s, "
             f"{share:.0%} of the limit of {limit / 1e9:,.0f}, measured in the same run"
         )
+    if arguments.record:
+        rows = []
+        for name, side_profile in profiles.items():
+            rows.append(row_of(name, side_profile, limit, arguments.parts))
+        measured = {
+            "name": arguments.name,
+            "model": model,
+            "precision": settings.precision,
+            "batch_size": arguments.batch_size,
+            "limit": limit,
+            "sides": rows,
+            "versions": versions(),
+        }
+        record_measurement(PROFILES, measured)
     line = {
         "name": f"profiles {arguments.name}",
         "sides": profiles,

@@ -37,6 +37,7 @@ class Settings:
     num_rounds: None for the benchmark's own number.
     folder: a temporary folder, which holds the model in "model".
     pooling: the sentence vector of both sides, "mean" or "cls".
+    asked_precision: "fp32", "bf16", or "auto" for that of a run on this device.
     """
 
     data_dir: str
@@ -48,6 +49,7 @@ class Settings:
     device: torch.device = DEVICE
     is_compiled: bool = False
     pooling: str = "mean"
+    asked_precision: str = "auto"
 
     @property
     def model(self) -> Path:
@@ -56,8 +58,8 @@ class Settings:
 
     @property
     def precision(self) -> str:
-        """The precision of a run on this device."""
-        return runtime.choose_precision("auto", self.device)[0]
+        """The precision that was asked for, or that of a run on this device."""
+        return runtime.choose_precision(self.asked_precision, self.device)[0]
 
     @property
     def has_goals(self) -> bool:

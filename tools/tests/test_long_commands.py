@@ -240,6 +240,16 @@ def test_a_profile_counts_the_products_of_a_step_and_their_flops():
     assert profile["total"] == pytest.approx(sum(seconds.values()) + profile["between"])
 
 
+def test_a_row_of_the_records_names_the_ideal_time_and_the_rest():
+    """Half of the time is products at half of the limit, so a quarter of the time is ideal."""
+    seconds = {"gelu": 0.2, "mm": 0.5, "dropout": 0.1}
+    profile = {"seconds": seconds, "total": 1.0, "flops": 50, "products": 0.5, "between": 0.2}
+    row = profiles.row_of("a step", profile, limit=200, num_batches=10)
+    assert row["milliseconds"] == 100 and row["ideal"] == 25
+    assert (row["products"], row["share_of_limit"], row["between"]) == (50, 50, 20)
+    assert row["others"] == "`gelu` 20.0%, `dropout` 10.0%"
+
+
 @pytest.mark.parametrize("name", profiles.SIDES)
 def test_a_profile_is_of_the_sides_of_its_benchmark(tmp_path, sample_data, tiny_model, name):
     settings = Settings(
