@@ -128,6 +128,7 @@ def exit_code(
             try:
                 if is_program:
                     INTERRUPTION.listen()
+                check_variables()
                 if not takes_processes:
                     refuse_processes()
                 ending.code = main(arguments) or DONE
@@ -146,6 +147,23 @@ def exit_code(
         return run
 
     return decorate
+
+
+def check_variables() -> None:
+    """Raise ValueError where the variables of torchrun name no process of a group.
+
+    A batch system or a container may leave some of them. Such a process would wait for others that
+    never come, or stay silent as one of them.
+    """
+    count = os.environ.get("WORLD_SIZE", "1")
+    rank = os.environ.get("RANK", "0" if count == "1" else "not set")
+    if count.isdecimal() and rank.isdecimal() and int(rank) < int(count):
+        return
+    raise ValueError(
+        f"the environment variables WORLD_SIZE and RANK are {count} and {rank}. torchrun sets "
+        "them, and RANK is then a whole number below WORLD_SIZE. Start several processes with "
+        "torchrun, or one after `unset WORLD_SIZE RANK`."
+    )
 
 
 def refuse_processes() -> None:

@@ -36,6 +36,9 @@ TIMEOUT = timedelta(days=1)
 
 LONGEST_VALUE = 40  # letters of a value in a message
 
+# The variables of torchrun by which processes meet.
+VARIABLES = ("RANK", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
+
 
 class OwnRows(NamedTuple):
     """The rows of a batch that one process encodes."""
@@ -71,6 +74,12 @@ def join(device: str) -> None:
     """
     if num_started() == 1:
         return
+    absent = [name for name in VARIABLES if not os.environ.get(name)]
+    if absent:
+        raise ValueError(
+            f"WORLD_SIZE is {num_started()}, and {absent[0]} is not set. torchrun sets both. Start "
+            "several processes with torchrun, or one after `unset WORLD_SIZE RANK`."
+        )
     if device != "cpu" and torch.backends.mps.is_available():
         raise ValueError(
             "several processes cannot share an Apple GPU: torch.distributed does not know it. Pass "

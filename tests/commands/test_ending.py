@@ -536,6 +536,28 @@ def test_one_of_several_processes_speaks(rank, said, monkeypatch, capsys):
 
 
 @pytest.mark.parametrize(
+    ("count", "rank"),
+    [("2", None), ("abc", "0"), ("2", "5"), ("0", "0"), ("1", "-1"), (None, "3"), ("2", "1.0")],
+)
+@pytest.mark.parametrize("takes_processes", [True, False])
+def test_variables_that_name_no_process_are_refused(
+    count, rank, takes_processes, monkeypatch, capsys
+):
+    """They are left by batch systems and containers. torch would wait, or quote itself."""
+    for name, value in (("WORLD_SIZE", count), ("RANK", rank)):
+        monkeypatch.delenv(name, raising=False)
+        if value is not None:
+            monkeypatch.setenv(name, value)
+
+    @exit_code("x", takes_processes=takes_processes)
+    def main(arguments=None):
+        pytest.fail("it began")
+
+    assert main() == 2
+    assert f"are {count or 1} and {rank or 'not set'}. torchrun sets" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
     ("is_begun", "advice"),
     [(True, "Continue with: {} -m x.y --resume {}"), (False, "Nothing was written yet.")],
 )

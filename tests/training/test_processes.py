@@ -277,8 +277,13 @@ def test_alone_nothing_changes():
 
 def test_each_process_needs_a_gpu_of_its_own(monkeypatch):
     """Asked before the processes meet, which here they never would."""
-    for name, value in {"WORLD_SIZE": "2", "LOCAL_RANK": "1"}.items():
+    variables = {"WORLD_SIZE": "2", "RANK": "1", "LOCAL_RANK": "1", "MASTER_ADDR": "here"}
+    for name, value in variables.items():
         monkeypatch.setenv(name, value)
+    monkeypatch.delenv("MASTER_PORT", raising=False)
+    with pytest.raises(ValueError, match="WORLD_SIZE is 2, and MASTER_PORT is not set"):
+        processes.join("auto")
+    monkeypatch.setenv("MASTER_PORT", "1")
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
