@@ -138,15 +138,18 @@ def read_adapter_config(folder: Path) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise ValueError(f"{path}: not a table of named values. Fetch the adapter again.")
     kind = content.get("peft_type")
+    # An adapter that stands alone leaves no model behind.
+    has_model = choose_weights(names_in(folder)) is not None
+    advice = "Move it and its weights elsewhere to open the model without it." if has_model else ""
     if kind is None:
         raise ValueError(
             f"{path}: has no peft_type, so it is no adapter of peft. Other adapters are not "
-            "applied here. Move it and its weights elsewhere to open the model without it."
+            f"applied here. {advice}".rstrip()
         )
     if kind != "LORA":
         raise ValueError(
             f"{path}: peft_type is '{kind}'. Only LoRA adapters can be merged into the weights "
-            "here. Use peft for this one, or move it elsewhere to open the model without it."
+            f"here, and peft applies this one. {advice}".rstrip()
         )
     return content
 
