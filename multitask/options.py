@@ -616,7 +616,8 @@ class MultitaskOptions(OptionGroup):
         head = self.heads.head
         has_no_weights = not HEADS[head].has_weights and self.heads.common_layer == NONE
         if freezing_flag is not None and has_no_weights and "sts" in self.tasks.order:
+            others = [task for task in self.tasks.order if task != "sts"] or ["sst"]
             raise ValueError(
                 f"--head {head} with --common_layer none has nothing to train for STS where the "
-                f"encoder is frozen. Drop {freezing_flag}, or add --tasks sst."
+                f"encoder is frozen. Drop {freezing_flag}, or pass --tasks {','.join(others)}."
             )

@@ -31,6 +31,8 @@ LINES += [
     "--joint_limit smallest",
     "--proximal_every 2",
     "--draw_weights para=2",
+    # A list of tasks that holds the one that the message keeps.
+    "--head cosine --common_layer none --option pretrain --pair_encoding bi --tasks sts,sst",
 ]
 
 
