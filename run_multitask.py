@@ -87,6 +87,7 @@ def prepare(options: Options, folder: Path, is_resumed: bool) -> Setup:
     from minbert.training.other_programs import notes_on_others
     from minbert.training.starting_model import open_model
     from multitask.run_data import RunData, place_predictions, read_task_tables, tokenize
+    from multitask.verdict import notes_on_few_pairs
 
     # Of several processes the first one decides. The others may have found another name free.
     folder = processes.from_first(lambda: run_folder.hold(folder))
@@ -98,6 +99,7 @@ def prepare(options: Options, folder: Path, is_resumed: bool) -> Setup:
     paths = place_predictions(options.data, options.multitask, folder, inputs, model_folder)
     tasks, tables = read_task_tables(options.data, options.multitask)
     options = settle_epochs(options, tables)
+    terminal.say(*notes_on_few_pairs(tables, tasks, options.multitask))
     seed = options.training.seed
     model = open_model(options.encoder, model_folder, seed, device, options.data.token_folder)
     rows = tokenize(tables, model.tokenizer, options.data, options.multitask.heads.pair_encoding)

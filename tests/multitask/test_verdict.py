@@ -159,9 +159,14 @@ def test_the_advice_for_pairs_with_scores_is_followed(tmp_path, capsys):
     # A sixth of the epochs is enough to see it.
     followed = [*advice[1].split(), "--epochs", str(int(advice[2]) // 6)]
     assert run_multitask.main([*flags, "--name", "after", *followed]) == 0
+    # The same flags are named before the first step, and not any more where they are passed.
+    note = "note: faq has 81 training pairs with scores."
+    assert note in said.split("== Stage multitask")[0]
+    said_after = capsys.readouterr().out
+    assert note not in said_after
     # Only a cosine is trained to compare vectors. Otherwise the encoder before training does it.
     assert "contrastive.embed minbert-mini-distilled --input" in said
-    assert "/after/model --input" in capsys.readouterr().out
+    assert "/after/model --input" in said_after
     scores = []
     for name in ("before", "after"):
         record = json.loads((tmp_path / "runs" / name / "run.json").read_text())
