@@ -119,6 +119,7 @@ CONTRASTIVE_METHODS = {
         values={"mnr_similarity": ["cos", "dot"]},
         beside={"mnr_similarity": {"contrastive_temperature": 0.5}},
     ),
+    "cosent": Fixture(options={"contrastive_epochs": 2}),
     "matryoshka": Fixture(values={"matryoshka_widths": ["halves", "2,16"]}),
 }
 

@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 import torch
 
+import run_multitask
 from command_line.checks import all_stages, needed_stages
 from command_line.options import Options
 from contrastive.inputs import OF_METHODS, OF_READS
+from contrastive.losses import loss_of_mnr
 from contrastive.methods import (
     CLASSES,
     LOSSES,
@@ -140,19 +142,25 @@ def run_with_new_method(*flags: object) -> subprocess.CompletedProcess:
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
 
 
-def test_help_lists_a_new_method():
-    result = run_with_new_method("--help")
-    assert result.returncode == 0, result.stderr
-    assert "- toy: a method of this test" in " ".join(result.stdout.split())
+def test_help_and_checks_know_a_new_method(monkeypatch, capsys):
+    preset = replace(METHODS["mnr"].preset, source="this test")
+    new = replace(METHODS["mnr"], loss=loss_of_mnr, title="a method of this test", preset=preset)
+    monkeypatch.setitem(METHODS, "toy", new)
+
+    assert exit_code("--help") == 0
+    assert "- toy: a method of this test" in " ".join(capsys.readouterr().out.split())
+    assert exit_code("--pretrain", "none", "--mnr_similarity", "dot") == 2
+    assert "has no effect without --pretrain mnr or toy" in capsys.readouterr().err
+    assert exit_code("--pretrain", "tox") == 2
+    assert "toy" in capsys.readouterr().err
 
 
-def test_checks_know_a_new_method():
-    result = run_with_new_method("--pretrain", "none", "--mnr_similarity", "dot")
-    assert result.returncode == 2
-    assert "has no effect without --pretrain mnr or toy" in result.stderr
-    result = run_with_new_method("--pretrain", "tox")
-    assert result.returncode == 2
-    assert "toy" in result.stderr
+def exit_code(*flags: str) -> object:
+    """The code of run_multitask.py in this process. argparse leaves by SystemExit."""
+    try:
+        return run_multitask.main(list(flags))
+    except SystemExit as end:
+        return end.code
 
 
 def test_a_run_trains_with_a_new_method(tiny_model, sample_data, tmp_path):
