@@ -258,11 +258,11 @@ class ContrastiveTraining:
         renewal = self.inputs.renewal
         if renewal is None or self.schedule.epochs > 1:
             return
-        length = f"--contrastive_steps {self.settings.steps}"
+        steps = self.settings.steps
+        length = f"--contrastive_steps {steps}" if steps else "--contrastive_epochs 1"
         raise ValueError(
-            f"{renewal.title} begins with the second epoch, and "
-            f"{length if self.settings.steps else '--contrastive_epochs 1'} ends before it. Pass "
-            f"more, or drop {renewal.title}."
+            f"{renewal.title} begins with the second epoch, and {length} ends before it. Pass a "
+            f"larger number, or drop {renewal.title}."
         )
 
     def job(self, folder: Path) -> Job:
