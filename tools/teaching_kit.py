@@ -9,12 +9,14 @@ Then the commands of docs/teaching.md are timed, from the clone to a graded stud
 from __future__ import annotations
 
 import re
+import resource
 import subprocess
 import sys
 import time
 from collections import Counter
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import NamedTuple
 
 import pytest
 
@@ -52,27 +54,37 @@ def outcome_of(mistake: Mistake) -> str:
     return ELSEWHERE
 
 
-def seconds_of(*arguments: str) -> float:
-    """The time of a command of this clone. Raises CalledProcessError where it fails."""
+class Times(NamedTuple):
+    """The times of a command in seconds."""
+
+    wall: float
+    computing: float  # of all its processes: what a busy machine does not change
+
+
+def times_of(*arguments: str) -> Times:
+    """The times of a command of this clone. Raises CalledProcessError where it fails."""
     start = time.monotonic()
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
     command = [sys.executable, "-m", *arguments]
     subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
-    return round(time.monotonic() - start, 1)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    computing = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return Times(round(time.monotonic() - start, 1), round(computing, 1))
 
 
-def time_commands() -> dict[str, float]:
-    """The times of the commands of docs/teaching.md, in seconds."""
+def time_commands() -> dict[str, Times]:
+    """The times of the commands of docs/teaching.md."""
     with TemporaryDirectory() as temporary:
         folder = Path(temporary, "course")
         archive = Path(temporary, "grader.zip")
-        seconds = {
-            "handout": seconds_of("teaching.handout", str(folder), "--rehearse"),
-            "zip": seconds_of("teaching.grade", "--zip", str(archive)),
+        times = {
+            "handout": times_of("teaching.handout", str(folder), "--rehearse"),
+            "zip": times_of("teaching.grade", "--zip", str(archive)),
         }
         write_answers(folder, DEFAULT_EXERCISES)
-        seconds["grade"] = seconds_of("teaching.grade", str(folder))
-        seconds["against"] = seconds_of("teaching.trace", "A film.", "--against", str(folder))
-    return seconds
+        times["grade"] = times_of("teaching.grade", str(folder))
+        times["against"] = times_of("teaching.trace", "A film.", "--against", str(folder))
+    return times
 
 
 def main() -> int:
@@ -98,7 +110,7 @@ def main() -> int:
         "styles": len(styles),
         "styles_equal": num_equal,
         "busy_cores": busy_cores(),
-        "seconds": time_commands(),
+        "seconds": {name: times._asdict() for name, times in time_commands().items()},
     }
     print(measured)
     if arguments.record:
