@@ -29,11 +29,14 @@ from course.four_runs import check_flags as check_part1
 from experiments.__main__ import parse as parse_series
 from experiments.labels import LabelsOptions
 from experiments.papers import PapersOptions, is_for_papers
+from experiments.reproduction import find_record
 from minbert.commands import optional
 from minbert.commands.flags import parse_command
 from minbert.commands.launcher import COMMANDS
+from minbert.options import PictureOptions
 from minbert.pretraining.__main__ import parse as parse_pretraining
 from multitask.command_options import CompareOptions
+from teaching.options import GradeOptions, TraceOptions
 from tests.messages import Message, messages
 
 TEXTS = "the cat sat\na dog ran\na bird\n"
@@ -60,6 +63,22 @@ def compare(words: list[str]) -> None:
 
 def papers(words: list[str]) -> None:
     parse_command(PapersOptions, "papers", "", words)
+
+
+def picture(words: list[str]) -> None:
+    parse_command(PictureOptions, "attention", "", words)
+
+
+def trace(words: list[str]) -> None:
+    parse_command(TraceOptions, "trace", "", words)
+
+
+def grade(words: list[str]) -> None:
+    parse_command(GradeOptions, "grade", "", words)
+
+
+def reproduce(words: list[str]) -> None:
+    find_record(words[0])
 
 
 def series(words: list[str]) -> None:
@@ -218,6 +237,20 @@ CASES = [
         "a command of its own, with --sets alone",
         f"sg-table-1-wk {SETS}",
     ),
+    Case(picture, "cat --head 1", "Pass both", "cat --head 1 --layer 1"),
+    Case(picture, "cat --out a.jpg", "must end in one of .svg", "cat --out a.svg"),
+    Case(trace, "cat --overwrite", "Drop it", "cat"),
+    Case(trace, "cat --against x --hide cat", "Drop --page and --hide", "cat --against x"),
+    Case(grade, "", "or --zip FILE", "--zip x.zip"),
+    Case(grade, "e.py", "Give a folder or a file of a student", "full"),
+    Case(
+        stage,
+        "simcse --text texts.txt --out new --splits dev",
+        "names no task. Drop it",
+        "simcse --text texts.txt --out new",
+    ),
+    Case(series, "--arm a=--epochs=1 --record b", "Drop --arm", "defaults --record b"),
+    Case(reproduce, "methods", "such as methods:6", "methods:6"),
     Case(check_part1, "--name x", "drop it", ""),
     Case(check_part1, "--sst_dev_out x.csv", "Drop the flag", ""),
     Case(labels, "run --folds 3 --curve", "Ask one after the other", "run --curve"),

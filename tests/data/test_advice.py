@@ -6,6 +6,7 @@ that they ask for: other keys, other options, or an edit of the file.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -140,6 +141,30 @@ CASES = {
         "Save the table with tabs between the columns.",
         edit=lambda text: text.replace(";x", "").replace(";y", "").replace(",", "\t"),
         kind="classes",
+    ),
+    "rows in an array of an object": Case(
+        json.dumps({"data": [{"text": f"text {n}", "label": ABC[n % 3]} for n in range(12)]}),
+        "",
+        "Write that array alone into the file.",
+        edit=lambda text: json.dumps(json.loads(text)["data"]),
+    ),
+    "a table of R": Case(
+        '"text" "label"\n' + "".join(f'"{n}" "text {n}" "{ABC[n % 3]}"\n' for n in range(12)),
+        "",
+        "Write it with write.csv(..., row.names = FALSE).",
+        edit=lambda text: rows(ABC),
+    ),
+    "a key without a value": Case(
+        rows(ABC), ",label=", "Give one, or drop the key.", ",label=label"
+    ),
+    "a key that comes twice": Case(
+        rows(ABC), ",label=label,label=text", "Drop one of the two.", ",label=label"
+    ),
+    "a dev file beside a seed": Case(
+        rows(ABC), ",split_seed=2,dev=0.2,fold=1of3", "Drop one of them.", ",dev=0.2,split_seed=2"
+    ),
+    "scores without a lowest": Case(
+        rows(["1.5", "2.5"]), ",high=5", "Give both, or neither.", ",low=0,high=5", kind="score"
     ),
     "quotes behind backslashes": Case(
         rows(ABC).replace("text 3", '"text \\"3\\" x"'),
