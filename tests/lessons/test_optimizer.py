@@ -546,7 +546,10 @@ def test_each_parameter_counts_its_own_steps():
         always.grad = torch.ones(1)
         later.grad = torch.ones(1) if step == 4 else None
         optimizer.step()
-    assert later.item() == pytest.approx(0.5), "is t kept for each parameter, and not once for all?"
+    # float32, and logarithms of 1 - beta on the way.
+    assert later.item() == pytest.approx(0.5, abs=1e-4), (
+        "is t kept for each parameter, and not once for all?"
+    )
 
 
 def test_state_round_trip_continues_to_the_same_bits():

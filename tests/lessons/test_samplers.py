@@ -441,7 +441,7 @@ def test_one_task_alone_is_one_pass(sample):
 
 @every_sampler
 def test_tasks_without_batches_are_refused(sample):
-    with pytest.raises(ValueError, match="task 'sst' has no training batches"):
+    with pytest.raises(ValueError, match="sst"):
         sample({**MAKE_BATCHES, "sst": fixed()}, seeded())
 
 
