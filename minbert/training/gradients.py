@@ -185,9 +185,9 @@ def telling_of_full_memory(job: Job, part: Part) -> Iterator[None]:
         reason = str(error).split(". ")[0]
         raise ValueError(
             f"{job.name}: a batch of {len(part.rows)} examples does not fit into the GPU's memory "
-            f"({reason}). Pass a smaller one (--batch-size, with --accumulation for the same "
-            "update; for a stage of --pretrain --mlm-batch-size, or --contrastive-chunk), or "
-            "--precision bf16."
+            f"({reason}). Pass a smaller one (--batch-size; in run_multitask.py with "
+            "--accumulation for the same update), or --precision bf16. A stage of --pretrain has "
+            "--mlm-batch-size or --contrastive-chunk."
         ) from error
 
 

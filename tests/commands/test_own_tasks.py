@@ -12,19 +12,20 @@ import json
 import random
 import shutil
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import run_multitask
-from data.examples import COURSE_FILES
+from data.examples import COURSE_FILES, PARA
 from multitask import Predictor, check, compare
 from multitask import predict as predict_command
 from multitask.ensemble import __main__ as ensemble
 from multitask.errors import __main__ as errors
 from multitask.export import __main__ as export
 from multitask.model import MultitaskBert
-from multitask.saved_run import open_run, read_record
+from multitask.saved_run import all_tasks, open_run, read_record
 
 # Words of the tiny model's vocabulary, so that a team can be told by its word.
 TEAMS = {"=sales": "woman", "billing": "man", "login": "girl", "product, other": "hotel"}
@@ -343,6 +344,25 @@ def test_runs_that_differ_in_their_metric_are_joined(two_tickets, tmp_path, caps
     assert "tickets: scored by accuracy, as the first run that reads it." in said
     assert "chose their best epoch by macro F1." in said
     assert (out / "ensemble.json").is_file()
+
+
+@pytest.mark.parametrize(
+    ("change", "cause"),
+    [
+        pytest.param({"label_names": ("east", "west")}, "classes east, west", id="other classes"),
+        pytest.param({"format": PARA}, "of pairs of texts", id="pairs"),
+        pytest.param({"kind": "multilabel"}, "multilabel", id="several labels a row"),
+    ],
+)
+def test_runs_on_different_tasks_of_one_name_are_refused(two_tickets, change, cause):
+    """The message names what differs, and never twice the same."""
+    records = [read_record(run) for run in two_tickets]
+    task = records[1].tasks["tickets"]
+    other = replace(records[1], tasks={"tickets": replace(task, **change)})
+    with pytest.raises(ValueError, match="different tasks called tickets") as error:
+        all_tasks([records[0], other])
+    first, second = str(error.value).split("tickets: ")[1].split(", and ")
+    assert cause in second and cause not in first
 
 
 def test_dev_and_labelled_test_files(flags, tables, tmp_path, capsys):

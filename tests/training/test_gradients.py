@@ -74,7 +74,7 @@ def test_a_full_gpu_is_told_with_what_helps(tmp_path):
 
     message = (
         r"toy: a batch of 2 examples does not fit into the GPU's memory \(CUDA out of memory\)\. "
-        r"Pass a smaller one \(--batch-size, with --accumulation"
+        r"Pass a smaller one \(--batch-size; in run_multitask.py with --accumulation"
     )
     with pytest.raises(ValueError, match=message):
         backward(make_job(tmp_path, loss=loss), [Part("a", [0, 1], 1.0)])
