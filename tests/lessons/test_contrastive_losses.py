@@ -330,7 +330,7 @@ def test_a_temperature_that_is_not_positive(temperature):
 
 # A call with a wrong choice or shape, by a part of its message. That of info_nce is a student's.
 WRONG = {
-    "cosine": lambda a, b: info_nce(a, b, similarity="cosine"),
+    "similarity": lambda a, b: info_nce(a, b, similarity="cosine"),
     "normalise is 'L2'; it must be l2, batch or none": (
         lambda a, b: losses.bsc(a, b, normalise="L2")
     ),

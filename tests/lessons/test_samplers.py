@@ -441,12 +441,12 @@ def test_one_task_alone_is_one_pass(sample):
 
 @every_sampler
 def test_tasks_without_batches_are_refused(sample):
-    with pytest.raises(ValueError, match="sst"):
+    with pytest.raises(ValueError, match="batches"):
         sample({**MAKE_BATCHES, "sst": fixed()}, seeded())
 
 
 def test_no_task_at_all_is_refused():
-    with pytest.raises(ValueError, match="no task to sample from"):
+    with pytest.raises(ValueError, match="task"):
         joint({}, seeded())
 
 
