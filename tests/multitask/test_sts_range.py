@@ -270,11 +270,11 @@ def test_all_layers_frozen_leave_nothing(make_job):
     [
         (
             "--head cosine --tasks sts --common_layer none --option pretrain",
-            "nothing to train for STS where the encoder is frozen. Drop --option pretrain, or add",
+            "nothing to train for STS where the encoder is frozen. Drop --option pretrain, or pass",
         ),
         (
             "--head cosine --tasks sts --common_layer none --heads_first 1",
-            "nothing to train for STS where the encoder is frozen. Drop --heads_first 1, or add",
+            "nothing to train for STS where the encoder is frozen. Drop --heads_first 1, or pass",
         ),
         (
             "--sts_range fitted",
