@@ -60,7 +60,8 @@ class Ending(NamedTuple):
     """How a child ended.
 
     code: its exit code, the negative number of the signal that ended it, or None if it hung.
-    seconds: by the clock. busy_seconds: of the processor. bytes: the most memory it had.
+    seconds: by the clock. busy_seconds: of the processor. bytes: the most memory it had, without
+        that of the process from which it was forked.
     """
 
     name: str
@@ -94,6 +95,7 @@ class Child:
         self.begun = time.monotonic()
         # A signal waits until the child has the handlers of a fresh process.
         signal.pthread_sigmask(signal.SIG_BLOCK, SENT)
+        self.inherited = own_bytes()
         self.pid = os.fork()
         if self.pid == 0:
             run_and_exit(call, main, pipes)
@@ -149,7 +151,7 @@ class Child:
             errors,
             time.monotonic() - self.begun,
             usage.ru_utime + usage.ru_stime,
-            usage.ru_maxrss * 1024,
+            max(0, usage.ru_maxrss * 1024 - self.inherited),
         )
 
     def _read(self, ready: Sequence[int]) -> None:
@@ -163,6 +165,13 @@ class Child:
                 self.streams[number] += block
                 if not block:
                     self.unread.remove(number)
+
+
+def own_bytes() -> int:
+    """The memory of this process without pages of files. A fork of it counts this as its own."""
+    with open("/proc/self/statm", encoding="ascii") as file:
+        _, resident, of_files, *_ = map(int, file.read().split())
+    return (resident - of_files) * os.sysconf("SC_PAGE_SIZE")
 
 
 def kill_all() -> None:

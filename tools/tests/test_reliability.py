@@ -199,7 +199,21 @@ def test_complaint(changes, problem):
 def test_a_child_is_a_process_of_its_own(tmp_path):
     ending = children.run(Call("run_multitask", ["--lr", "nan"]))
     assert ending.code == 2 and ending.errors.startswith("run_multitask.py: ")
-    assert ending.bytes > 0 and 0 < ending.busy_seconds < 10 and not children.RUNNING
+    assert 0 < ending.busy_seconds < 10 and not children.RUNNING
+
+
+@pytest.mark.parametrize(("size", "is_counted"), [(0, False), (150_000_000, True)])
+def test_memory_is_that_of_the_child_alone(monkeypatch, size, is_counted):
+    """A large parent does not count: a fork shares its memory until it writes to it."""
+
+    def allocate(arguments):
+        return len(bytearray(b"x") * size) - size
+
+    held = bytearray(b"x") * 200_000_000
+    monkeypatch.setattr(children, "main_of", lambda module: allocate)
+    ending = children.run(Call("run_multitask", []))
+    assert ending.code == 0 and len(held) > 0
+    assert (ending.bytes > 100_000_000) == is_counted
 
 
 @pytest.mark.parametrize(
