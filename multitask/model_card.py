@@ -122,6 +122,9 @@ def card_sections(run: ReportedRun) -> list[Section]:
     # Who gets the model should read this before anything else.
     warning = f"{describe_verdict(record, run.tasks, run.answered)} " if is_worse(run) else ""
     notes = "".join(f" {note}" for note in plan_registry.notes(record))
+    # Code of another person runs only where the command names it.
+    named = run.options.get("plugin", ())
+    plugins = "".join(f" --plugin {shlex.quote(str(path))}" for path in named)
     return [
         Section(
             "Model",
@@ -135,7 +138,7 @@ def card_sections(run: ReportedRun) -> list[Section]:
             "How to use it",
             "In a clone of minBERT, beside the folder that holds this card:",
             level=2,
-            code=f"python -m multitask.predict {shlex.quote(folder)} --task {first}",
+            code=f"python -m multitask.predict {shlex.quote(folder)} --task {first}{plugins}",
         ),
         Section("Scores", score_prose(run), score_table(run), level=2),
         Section("Limitations", limitations(run), level=2),

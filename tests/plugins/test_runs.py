@@ -131,6 +131,8 @@ def test_a_head_and_a_sampler_are_opened_again(headed, files, tmp_path):
     assert record["options"]["spread_jitter"] == 0.0
     stored = json.loads((headed / "model" / "heads.json").read_text())
     assert (stored["head"], stored["product_scale"]) == ("product", 2.0)
+    # The card of the model names the files in its command.
+    assert f" --plugin {files['product']}" in (headed / "README.md").read_text()
 
     rows = tmp_path / "rows.tsv"
     rows.write_text("a cat sleeps\ta cat is asleep\n")
