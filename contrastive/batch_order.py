@@ -8,6 +8,7 @@ N examples, H hidden.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -163,7 +164,7 @@ class Groups(NamedTuple):
 PAPER_GROUPS = Groups()  # [BSC] section 3
 
 
-class Renewal(nn.Module):
+class Renewal(nn.Module, ABC):
     """What a stage works out anew before each epoch but the first, from vectors of the encoder.
 
     It begins with the second epoch, because an untrained encoder knows no neighbours. It is a
@@ -175,17 +176,17 @@ class Renewal(nn.Module):
 
     title = "this method"
 
+    @abstractmethod
     def compute(self, epoch: int, vectors: Tensor) -> Any:
         """The result for an epoch, without a change of the module.
 
         vectors: (N, H) float32 on the CPU, of the rows that Inputs.renewal_rows names. Of several
         processes the first one calls this. The others get the result, so it holds no tensors.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def renew(self, epoch: int, computed: Any) -> None:
         """Take a result of `compute` into the buffers."""
-        raise NotImplementedError
 
 
 class Shuffle(Renewal):

@@ -342,15 +342,15 @@ class Matryoshka(Method):
     def __init__(self, setup: MethodSetup, widths: str = HALVES) -> None:
         super().__init__(setup)
         full = setup.encoder.config.hidden_size
-        narrow = [max(1, full // part) for part in (8, 4, 2)]
+        narrow = {max(1, full // part) for part in (8, 4, 2)}
         if widths != HALVES:
-            narrow = sorted({int(width) for width in widths.split(",")})
-        if narrow[-1] >= full:
+            narrow = {int(width) for width in widths.split(",")}
+        if max(narrow) >= full:
             raise ValueError(
                 f"--matryoshka_widths is {widths}; the encoder's vectors have {full} units, which "
                 "are always compared, too. Pass widths below that."
             )
-        self.widths = (*narrow, full)
+        self.widths = (*sorted(narrow), full)
 
     def forward(self, batch: Batch, task: str = "matryoshka") -> Tensor:
         """The loss of B pairs that belong together (2B rows)."""

@@ -148,8 +148,11 @@ class EncodedGroups:
 
         A subclass may add sides, such as negatives that it has found.
         """
-        num_groups = len(self.groups)
-        return [[index + side * num_groups for index in indices] for side in range(self.num_sides)]
+        sides = []
+        for side in range(self.num_sides):
+            first = side * len(self.groups)
+            sides.append([first + index for index in indices])
+        return sides
 
     def batch(self, indices: Sequence[int]) -> Batch:
         """The groups at `indices`, in that order. The ids are (B,), one for each group."""

@@ -146,7 +146,7 @@ def build_stage(
     # The model, and how the loop trains and scores it.
     model = build_model(method, options, settings, pooling, encoder, training)
     if inputs.renewal is not None:
-        # As a submodule, so that a checkpoint holds its results.
+        # As a submodule, so that a checkpoint holds its results. Older checkpoints have this name.
         model.shuffle = inputs.renewal.to(torch.device(training.device))
     contrastive = ContrastiveTraining(
         method, options, settings, training, pooling, model, inputs, dev_pairs

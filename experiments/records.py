@@ -197,8 +197,10 @@ def contradictions(record: Mapping[str, Any]) -> list[str]:
     is_of_tasks = isinstance(epochs, list) and options.get("contrastive_order") != "last"
     if is_of_tasks and epochs and not CHANGED_AFTER_EPOCHS & options.keys():
         names = epochs[0].keys() & scores.keys()
-        kept = {name: scores[name] for name in names}
-        if not any({name: epoch[name] for name in names} == kept for epoch in epochs):
+        of_epochs = []
+        for epoch in epochs:
+            of_epochs.append([epoch[name] for name in names])
+        if [scores[name] for name in names] not in of_epochs:
             faults.append("the scores are those of no epoch")
         faults += worse_than_an_epoch(options.get("score", ""), scores, epochs)
     return faults

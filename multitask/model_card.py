@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from data.options import SAMPLE_FOLDER
 from minbert import hub
+from minbert.commands.plugins import flags_of_named
 from minbert.reporting.model_cards import CardMetadata, CardScore, write_card
 from minbert.reporting.pages import Section
 from minbert.reporting.tables import Column, Table
@@ -122,9 +123,6 @@ def card_sections(run: ReportedRun) -> list[Section]:
     # Who gets the model should read this before anything else.
     warning = f"{describe_verdict(record, run.tasks, run.answered)} " if is_worse(run) else ""
     notes = "".join(f" {note}" for note in plan_registry.notes(record))
-    # Code of another person runs only where the command names it.
-    named = run.options.get("plugin", ())
-    plugins = "".join(f" --plugin {shlex.quote(str(path))}" for path in named)
     return [
         Section(
             "Model",
@@ -138,7 +136,9 @@ def card_sections(run: ReportedRun) -> list[Section]:
             "How to use it",
             "In a clone of minBERT, beside the folder that holds this card:",
             level=2,
-            code=f"python -m multitask.predict {shlex.quote(folder)} --task {first}{plugins}",
+            code=f"python -m multitask.predict {shlex.quote(folder)} --task {first}"
+            # Code of another person runs only where the command names it.
+            f"{flags_of_named()}",
         ),
         Section("Scores", score_prose(run), score_table(run), level=2),
         Section("Limitations", limitations(run), level=2),

@@ -36,7 +36,6 @@ from multitask import (
 )
 from multitask.baselines import lines_on_known_words, vectors_predictions
 from multitask.combining import GradientSurgery
-from multitask.head_registry import HEADS
 from multitask.options import MultitaskOptions
 from multitask.plan import TrainedTasks
 from multitask.plan_registry import TaskStage
@@ -330,9 +329,9 @@ def encoder_for_search(run: TrainedRun, task: Task) -> str | Path:
     The training of a class moves all texts of this class together. Only a cosine of two sentence
     vectors is trained to compare them.
     """
-    heads = run.options.heads
-    is_compared = task.is_pair and task.is_regression and heads.pair_encoding == "bi"
-    if is_compared and HEADS[heads.head_of(task.name)].answers_by_cosine:
+    is_score = task.is_pair and task.is_regression
+    is_bi = run.options.heads.pair_encoding == "bi"
+    if is_score and is_bi and verdict.has_cosine(task, run.options):
         return run.folder / "model"
     before = run.folder / "encoder"  # of --pretrain
     return before if before.is_dir() else run.all_options["model"]

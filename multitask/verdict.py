@@ -11,7 +11,7 @@ from multitask.options import ENOUGH_STEPS, MultitaskOptions
 from multitask.rows import Tables
 from multitask.tasks import Task, Tasks
 
-FEW_PAIRS = 1000  # training rows with scores; with so few ones a cosine was better each time
+FEW_PAIRS = 1000  # training rows with scores; a round number, and no measured limit
 
 
 class Lead(NamedTuple):

@@ -109,8 +109,7 @@ def read_task(
             f"this method trains on {reads}. Pass other text, or choose another method."
         )
     examples: list[Example] = []
-    for split in splits:
-        path = folder_of_data(data_dir) / BUILT_IN_FILES[task][split]
+    for split, path in zip(splits, files_of(task, data_dir, splits), strict=True):
         table = read_examples(path, format, labelled=split != "test")
         summaries.append(table.summary)
         examples += table.examples

@@ -75,8 +75,8 @@ def two_heads(rows: list[list[float]]) -> Tensor:
 # --- what a wrong result means --------------------------------------------------------------------
 
 
-def wrong_results(query: Tensor, key: Tensor, value: Tensor) -> dict[str, Tensor]:
-    """The results of the usual mistakes without a mask, by their hints."""
+def wrong_weights(query: Tensor, key: Tensor) -> dict[str, Tensor]:
+    """The weights of the usual mistakes without a mask, by their hints."""
     num_heads, num_tokens, head_size = query.shape[1:]
     root = math.sqrt(head_size)
     product = query @ key.transpose(-2, -1)
@@ -129,7 +129,13 @@ def wrong_results(query: Tensor, key: Tensor, value: Tensor) -> dict[str, Tensor
         )
         of_weights[hint] = scores.softmax(dim=dim)
         of_weights[f"{hint} And divide by sqrt(head size)."] = product.softmax(dim=dim)
-    results = {hint: wrong @ value for hint, wrong in of_weights.items()}
+    return of_weights
+
+
+def wrong_results(query: Tensor, key: Tensor, value: Tensor) -> dict[str, Tensor]:
+    """The results of the usual mistakes without a mask, by their hints."""
+    results = {hint: wrong @ value for hint, wrong in wrong_weights(query, key).items()}
+    weights = (query @ key.transpose(-2, -1) / math.sqrt(query.size(-1))).softmax(dim=-1)
     results["the result is weights @ value; here the weights are transposed."] = (
         weights.transpose(-2, -1) @ value
     )

@@ -51,7 +51,9 @@ class Mined(Renewal):
 
         # What a text means: the same as all texts that pairs connect with it.
         numbers: dict[str, int] = {}
-        text_of = [[numbers.setdefault(text, len(numbers)) for text in pair] for pair in pairs]
+        text_of = []
+        for pair in pairs:
+            text_of.append([numbers.setdefault(text, len(numbers)) for text in pair])
         texts = torch.tensor(text_of).T  # (2, N)
         self.first, self.second = components(texts.flatten(), texts).chunk(2)  # (N,) each
         self.most_alike = int(self.second.bincount().max())

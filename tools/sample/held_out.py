@@ -24,8 +24,6 @@ from data.readers import read_examples
 MIN_LENGTH = 11
 # The treebank of SST writes brackets in this way: -LRB- is a left round one.
 BRACKET = re.compile(r"-[LR][RCS]B-", re.IGNORECASE)
-# The treebank puts a blank before this end of a word.
-NOT = re.compile(r" (n't)\b")
 # Two near copies share this part of the words of the longer one, or one of them has one word more.
 NEAR = 0.8
 MIN_WORDS = 3
@@ -56,10 +54,12 @@ def words_of(text: str) -> frozenset[str]:
     "does n't" of the treebank is the word "doesnt". Other short forms are two words: "what", "s".
     A word that is there twice is two elements: itself, and "2 " before it.
     """
-    joined = NOT.sub(r"\1", folded(text).replace("\N{RIGHT SINGLE QUOTATION MARK}", "'"))
+    plain = folded(text).replace("\N{RIGHT SINGLE QUOTATION MARK}", "'")
+    # The treebank puts a blank before this end of a word.
+    joined = plain.replace(" n't", "nt").replace("n't", "nt")
     counts: Counter[str] = Counter()
     words = []
-    for word in re.findall(r"[a-z0-9]+", joined.replace("n't", "nt")):
+    for word in re.findall(r"[a-z0-9]+", joined):
         counts[word] += 1
         words.append(word if counts[word] == 1 else f"{counts[word]} {word}")
     return frozenset(words)

@@ -16,7 +16,6 @@ were these. A row may have other flags: "ct-table-1 --steps 400 --rows 4000".
 
 from __future__ import annotations
 
-import itertools
 import shlex
 import statistics
 from collections.abc import Callable, Mapping, Sequence
@@ -193,9 +192,12 @@ def copy_rows(entry: Entry, records: Sequence[Record]) -> list[Row]:
     rows = []
     for name in entry["recipes"]:
         runs = runs_of_recipe(entry, name, records)
-        averages = [[copy[AVERAGE] for copy in run["scores"].values()] for run in runs]
-        copies = list(itertools.chain.from_iterable(averages))
-        differences = [max(pair) - min(pair) for pair in averages]
+        copies = []
+        differences = []
+        for run in runs:
+            averages = [scores[AVERAGE] for scores in run["scores"].values()]
+            copies += averages
+            differences.append(max(averages) - min(averages))
         values: dict[str, Any] = {"about": recipe_of(name).about}
         for title, numbers in (("copies", copies), ("differences", differences)):
             values[title] = "-"
