@@ -21,6 +21,7 @@ The files in reading order:
     label_questions.py  Calibration, cross-validation, and what more labels would bring.
     labels.py      Command: asks them of a finished run.
     paper_recipes.py  The rows of the three papers as data, with the published figures.
+    paper_scores.py  Scores with what chance in rows and seeds does to them.
     papers.py      Command: trains and measures these rows, published beside measured.
     __main__.py    `python -m experiments`: run what is missing and print the tables.
 """

@@ -34,10 +34,10 @@ from minbert.commands.options import AUTO, flat
 from minbert.commands.paths import in_shell
 from minbert.commands.plugins import flags_of_named
 from minbert.reporting import terminal
+from minbert.reporting.intervals import groups_of, middle_of
 from minbert.reporting.tables import aligned, score_table
 from multitask.baselines import tfidf_predictions, tfidf_probabilities
 from multitask.errors.suspicious import write_suspicious
-from multitask.intervals import groups_of, middle_of
 from multitask.leaderboard import TFIDF
 from multitask.options import PredictionFileOptions
 from multitask.probabilities import confidences, probabilities

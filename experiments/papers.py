@@ -6,7 +6,7 @@ their own, whose output goes to a .log file beside the folder. `python -m experi
 the same where NAME is one of these recipes.
 
 What is finished is not done again, so the same command continues a series that was stopped. At the
-end it prints n, the mean, its interval over the seeds, and the published figure in brackets.
+end it prints n, the mean, its interval over rows and seeds, and the published figure in brackets.
 It writes this table to OUT/papers.md.
 """
 
@@ -15,7 +15,6 @@ from __future__ import annotations
 import itertools
 import json
 import shlex
-import statistics
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -31,11 +30,19 @@ from experiments.paper_recipes import (
     RECIPES,
     PaperRecipe,
     find_recipe,
-    paper_name,
+)
+from experiments.paper_scores import (
+    COPIES,
+    Score,
+    cell_of,
+    copies_in_order,
+    recorded,
+    scores_in,
+    states_in,
 )
 from experiments.recipes import COMPARISONS
 from experiments.recipes import RECIPES as RECIPES_OF_TASKS
-from experiments.records import RECORDS, add_records, without_folders
+from experiments.records import RECORDS, add_records, check_committed, without_folders
 from experiments.series import advice_after, parse_seeds, run_process
 from experiments.tables import format_head, format_row
 from minbert.commands.ending import exit_code
@@ -45,22 +52,22 @@ from minbert.commands.options import CommandOptions, argument, positional
 from minbert.commands.outputs import Output, begins_with, check_outputs
 from minbert.options import EncoderOptions
 from minbert.reporting import terminal
-from minbert.training.code_version import code_version
-from multitask.differences import estimate_over_seeds
 
 PROGRAM = "python -m experiments.papers"
 DESCRIPTION = "Trains and measures rows of the papers [BSC], [CT] and [SG] over several seeds."
 RECORD_FILE = "papers"
-COPIES = ("first", "second")
 # The kinds of sentence vectors that are a pooling of contrastive.quality.
 POOLINGS = {"[CLS]": "cls", "mean": "mean"}
 SWITCHES = ("--record", "--layers")
 TABLE_START = "| recipe |"
 WEIGHTS_SUFFIXES = (".safetensors", ".bin")
 ABOUT_TABLE = (
-    "Each number is the mean over the seeds with its interval. In round brackets: the "
-    "published figure. STS sets have Spearman's correlation over all rows."
+    "Each number is the mean over the seeds. Its interval holds the chance in the rows and in the "
+    "seeds. In round brackets: the published figure. STS sets have Spearman's correlation over all "
+    "rows."
 )
+RECEIPTS = ("code", "versions", "machine")  # of a training, or of a measurement
+FIELDS = "with errors over the rows"  # of what contrastive.quality writes
 
 
 @dataclass(frozen=True)
@@ -195,6 +202,13 @@ class Job(NamedTuple):
         words += ["--model", options.model, "--seed", str(self.seed), "--out", str(self.folder)]
         return [*words, *options.train_flags]
 
+    def quality_words(self, model: str, options: PapersOptions) -> list[str]:
+        """The words of contrastive.quality. model: the encoder to measure."""
+        words = [model, *options.quality_flags()]
+        if self.recipe.vector in POOLINGS:
+            return [*words, "--pooling", POOLINGS[self.recipe.vector]]
+        return [*words, "--baselines"] if self.recipe.vector else words
+
     def encoders(self, options: PapersOptions) -> dict[str, str]:
         """The models to measure, by the name of the copy."""
         if not self.recipe.method:
@@ -241,19 +255,15 @@ def train_command(job: Job, options: PapersOptions) -> list[str] | None:
 def measure(job: Job, copy: str, model: str, options: PapersOptions) -> dict[str, Any]:
     """The record of contrastive.quality of one encoder. What is measured is not measured again."""
     folder = options.out / "measured" / (f"{job.folder.name}-{copy}" if copy else job.folder.name)
-    words = [model, *options.quality_flags()]
-    vector = job.recipe.vector
-    if vector in POOLINGS:
-        words += ["--pooling", POOLINGS[vector]]
-    elif vector:
-        words.append("--baselines")
+    words = job.quality_words(model, options)
     files = {str(path): digest_of_file(path) for path in options.measured_files()}
     # An encoder that was trained again has the same path.
     weights = {}
     for file in sorted(Path(model).glob("*")):
         if file.suffix in WEIGHTS_SUFFIXES:
             weights[file.name] = digest_of_file(file)
-    request = {"words": words, "files": files, "weights": weights}
+    # A measurement by an older version has other fields.
+    request = {"words": words, "files": files, "weights": weights, "fields": FIELDS}
     path = folder / "request.json"
     if not path.is_file() or read_json(path) != request:
         command = [sys.executable, "-m", "contrastive.quality", *words, "--out", str(folder)]
@@ -274,72 +284,16 @@ def run(command: list[str], log: Path) -> None:
         )
 
 
-# --- scores ---------------------------------------------------------------------------------------
-
-
-def scores_in(record: Mapping[str, Any], vector: str) -> dict[str, float]:
-    """The scores of a record of contrastive.quality, by the name of the set or task.
-
-    vector: the kind of sentence vector; "" for the encoder's own. ValueError where a set has none.
-    """
-    scores = {}
-    for name, of_set in record["sets"].items():
-        kind = vector or next(iter(of_set["vectors"]))
-        if kind not in of_set["vectors"]:
-            reason = of_set["left_out"].get(kind, "it is no kind of vector there")
-            file = of_set["file"]
-            raise ValueError(
-                f"{file}: there is no {kind} ({reason}). Pass a larger file, or more --rows."
-            )
-        scores[paper_name(name)] = of_set["vectors"][kind]["all"]["spearman"]
-    for name, task in record.get("senteval", {}).items():
-        scores[name] = task["accuracy"]
-    if len(scores) > 1:
-        scores[AVERAGE] = statistics.fmean(scores.values())
-    for name, pairs in record.get("pairs", {}).items():
-        for title in ("average_precision", "accuracy", "f1"):
-            if title in pairs:
-                scores[f"{name} {title.replace('_', ' ')}"] = pairs[title]
-    for name, ranking in record.get("ranking", {}).items():
-        for title in ("MAP", "MRR", "P@1", "nDCG@10"):
-            scores[f"{name} {title}"] = ranking[title]
-    return scores
-
-
-def states_in(record: Mapping[str, Any]) -> dict[str, Any]:
-    """What --layers adds to a record, of the first set of contrastive.quality.
-
-    "layers": Spearman's correlation of each hidden state, by pooling. "buckets": the mean cosine of
-    the sentence vectors in each bucket of labels, None in an empty one.
-    """
-    of_set = next(iter(record["sets"].values()))
-    buckets = []
-    for bucket in of_set["buckets"]:
-        buckets.append({name: bucket[name] for name in ("low", "high", "rows", "mean")})
-    return {"layers": of_set["layers"], "buckets": buckets}
-
-
-def copies_in_order(scores: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str, float]]:
-    """The scores of two copies as [CT] prints them: the worse one, the better one, their mean.
-
-    The average of the first score's kind decides which copy is the worse one. "difference" is that
-    of the pair ([CT] table 7).
-    """
-    key = AVERAGE if AVERAGE in scores[COPIES[0]] else next(iter(scores[COPIES[0]]))
-    worse, better = sorted(scores.values(), key=lambda of_copy: of_copy[key])
-    rows: dict[str, dict[str, float]] = {"worse copy": dict(worse), "better copy": dict(better)}
-    rows["mean of both"] = {name: (worse[name] + better[name]) / 2 for name in worse}
-    rows["difference"] = {name: better[name] - worse[name] for name in worse}
-    return rows
+# --- results --------------------------------------------------------------------------------------
 
 
 @dataclass
 class Results:
     """The scores of each row of the table, seed by seed."""
 
-    rows: dict[tuple[str, str], list[dict[str, float]]] = field(default_factory=dict)
+    rows: dict[tuple[str, str], list[dict[str, Score]]] = field(default_factory=dict)
 
-    def add(self, name: str, scores: Mapping[str, dict[str, float]]) -> None:
+    def add(self, name: str, scores: Mapping[str, dict[str, Score]]) -> None:
         """Add the scores of one seed of a recipe. scores: by the name of the copy."""
         of_rows = {"": scores[""]} if "" in scores else copies_in_order(scores)
         for copy, row in of_rows.items():
@@ -373,48 +327,49 @@ def published_of(recipe: PaperRecipe, measured: Sequence[str]) -> dict[str, floa
     return published
 
 
-def cell_of(values: Sequence[float], published: float | None) -> str:
-    """The mean, its interval over two seeds or more, and the published figure."""
-    if not values:
-        return "-"
-    text = f"{statistics.fmean(values):.3f}"
-    if len(values) > 1:
-        low, high = estimate_over_seeds(values).interval
-        text += f" [{low:.3f}, {high:.3f}]"
-    return text if published is None else f"{text} ({published:.3f})"
-
-
 # --- the series -----------------------------------------------------------------------------------
 
 
 def record_of(
-    job: Job,
-    options: PapersOptions,
-    scores: Mapping[str, dict[str, float]],
-    states: Mapping[str, dict[str, Any]],
+    job: Job, options: PapersOptions, measured: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, Any]:
     """The record of one recipe and seed.
 
-    scores: by the name of the copy. states: what --layers has measured, in the same way.
+    measured: the record of contrastive.quality, by the name of the copy. "command", "code",
+    "versions" and "machine" are those of the training, or of the measurement of an encoder that is
+    not trained. "measured_by" has those of the measurement.
     """
+    scores = {copy: scores_in(of_copy, job.recipe.vector) for copy, of_copy in measured.items()}
+    states = {}
+    if options.layers:
+        for copy, of_copy in measured.items():
+            states[copy or "encoder"] = states_in(of_copy)
     files = {path.name: digest_of_file(path)[:16] for path in options.measured_files()}
-    by_copy = {copy or "encoder": of_copy for copy, of_copy in states.items()}
-    trained: dict[str, Any] = {}
+    first = next(iter(measured.values()))
+    # The copies are measured by the same flags.
+    model = next(iter(job.encoders(options).values()))
+    measured_by = {
+        "command": without_folders(job.quality_words(model, options)),
+        **{name: first[name] for name in RECEIPTS},
+    }
+    made_by = measured_by
     if job.recipe.method:
         content = read_json(job.folder / "run.json")
-        trained = {name: content[name] for name in ("machine", "versions", "code")}
-        trained["minutes"] = round(content["actual"]["seconds"] / 60, 2)
-        trained["command"] = without_folders(job.train_words(options))
+        made_by = {
+            "command": without_folders(job.train_words(options)),
+            **{name: content[name] for name in RECEIPTS},
+            "minutes": round(content["actual"]["seconds"] / 60, 2),
+        }
     return {
         "paper_recipe": job.name,
         "model": Path(options.model).name,
         "seed": job.seed,
-        "scores": {copy or "encoder": of_copy for copy, of_copy in scores.items()},
+        **recorded(scores),
         "measured": without_folders(options.quality_flags()),
         "data": files,
-        **({"states": by_copy} if by_copy else {}),
-        "code": code_version(),
-        **trained,
+        **({"states": states} if states else {}),
+        **made_by,
+        "measured_by": measured_by,
         "date": date.today().isoformat(),
     }
 
@@ -429,18 +384,18 @@ def run_series(options: PapersOptions) -> None:
                 terminal.say(f"{job.folder}: training")
                 run(command, job.folder.with_name(f"{job.folder.name}.log"))
         scores = {}
-        states = {}
+        measured = {}
         for copy, model in job.encoders(options).items():
-            record = measure(job, copy, model, options)
-            scores[copy] = scores_in(record, job.recipe.vector)
-            if options.layers:
-                states[copy] = states_in(record)
-            listed = ", ".join(f"{name} {value:.4f}" for name, value in scores[copy].items())
+            measured[copy] = measure(job, copy, model, options)
+            scores[copy] = scores_in(measured[copy], job.recipe.vector)
+            listed = ", ".join(f"{name} {score.value:.4f}" for name, score in scores[copy].items())
             terminal.say(f"{job.folder}{f', {copy} copy' if copy else ''}: {listed}")
         results.add(job.name, scores)
         # At once, so that a series that is stopped keeps what it has measured.
         if options.record:
-            add_records(RECORDS / f"{RECORD_FILE}.jsonl", [record_of(job, options, scores, states)])
+            record = record_of(job, options, measured)
+            check_committed(record["measured_by"]["code"])
+            add_records(RECORDS / f"{RECORD_FILE}.jsonl", [record])
     path = options.out / "papers.md"
     table = results.table()
     text = f"{table}\n\n{ABOUT_TABLE} Model: {options.model}. Flags of --with: {options.with_}."

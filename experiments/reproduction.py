@@ -36,9 +36,9 @@ from minbert.commands.options import AUTO, flat
 from minbert.commands.paths import in_shell
 from minbert.commands.plugins import flags_of_named
 from minbert.reporting import terminal
+from minbert.reporting.differences import holm, is_better_or_worse
 from minbert.training.code_version import ROOT, code_version, run_git
 from minbert.training.step_log import LOG_FILE, read_log
-from multitask.differences import holm, is_better_or_worse
 from multitask.options import PredictionFileOptions
 
 Say = Callable[..., Any]

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 from experiments.recipes import RECIPES, Published
 from experiments.run_files import Scores
+from minbert.reporting.differences import estimate_over_seeds, holm, is_better_or_worse
 from minbert.reporting.tables import Table, heading_and_numbers
-from multitask.differences import estimate_over_seeds, holm, is_better_or_worse
 
 
 class Column(NamedTuple):
@@ -67,7 +67,7 @@ def judge(cells: Sequence[Sequence[float]]) -> list[str]:
 
     The rule has a constant level, whatever the number of seeds: the t interval of the mean over the
     seeds does not hold 0. Holm's method corrects for the number of cells. The formulas stand in
-    multitask/differences.py.
+    minbert/reporting/differences.py.
 
     cells: of each cell the differences, one for each seed. One seed says nothing.
     """

@@ -28,9 +28,7 @@ soup.py              A plan: all tasks together, once or for a mean of several m
 single_tasks.py      A plan: each task alone, from a copy of the model.
 plan_registry.py     The plans in the order of their training.
 evaluation.py        Predicts and scores.
-differences.py       A difference with its interval, and the one rule for words.
-intervals.py         How far chance in rows and seeds moves a score or a difference.
-score_intervals.py   The same for tasks, their rows, and the overall scores.
+score_intervals.py   The intervals of tasks, of their rows, and of the overall scores.
 prediction_files.py  Leaderboard files: writes, reads, verifies and scores them. Other tables.
 baselines.py         The majority answer, and linear models on simple features.
 start_vectors.py     The vectors of the encoder before training, for a baseline.

@@ -14,14 +14,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from data.examples import Example
-from multitask.differences import (
+from minbert.reporting.differences import (
     Estimate,
     Interval,
     describe_difference,
     holm,
     is_better_or_worse,
 )
-from multitask.intervals import (
+from minbert.reporting.intervals import (
     estimate_difference,
     groups_of,
     resample,

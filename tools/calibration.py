@@ -1,4 +1,4 @@
-"""How often the intervals of multitask/intervals.py are wrong: `python -m tools.calibration`.
+"""How often intervals.py of minbert/reporting is wrong: `python -m tools.calibration`.
 
 Two systems are simulated, with 1 to 5 runs each, on 100 to 2,000 rows. Rows are hard for both
 systems, for one of them, or for one run, and seeds have effects of their own. Equal systems must be
@@ -19,8 +19,8 @@ from scipy.stats import norm
 
 from experiments.records import RECORDS
 from minbert.commands.flags import Parser
-from multitask.differences import LEVEL, Estimate
-from multitask.intervals import estimate_difference, resample
+from minbert.reporting.differences import LEVEL, Estimate
+from minbert.reporting.intervals import estimate_difference, resample
 from multitask.tasks import METRICS
 from tools.benchmarks.comparison import versions
 from tools.benchmarks.recording import HELP, record_measurement

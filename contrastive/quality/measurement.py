@@ -38,8 +38,10 @@ from contrastive.zero_shot import SHOW_PROGRESS, alignment, correlations, embed,
 from data.batching import EncodedExamples, sorted_batches
 from data.sentence_sets import SentenceSet
 from minbert.bert import BertOutput
+from minbert.reporting.intervals import groups_of, standard_error_of_share, standard_errors
 
 Record = dict[str, Any]
+CORRELATIONS = ("spearman", "pearson")
 
 
 class VectorScores(NamedTuple):
@@ -50,15 +52,20 @@ class VectorScores(NamedTuple):
 
 
 def score_vectors(
-    vectors: Tensor, labels: np.ndarray, subsets: tuple[str, ...] | None, threshold: float
+    vectors: Tensor,
+    labels: np.ndarray,
+    subsets: tuple[str, ...] | None,
+    threshold: float,
+    groups: np.ndarray,
 ) -> VectorScores:
     """Score the sentence vectors of N pairs.
 
     vectors: (2N, H), all first sentences before all second ones. labels, subsets: (N,).
-    threshold: pairs with a higher label are positive.
+    threshold: pairs with a higher label are positive. groups: (N,), of groups_of.
 
     The record has the correlations by convention, "subsets", the "alignment" of the positive pairs
-    (None if there are none) and the "uniformity".
+    (None if there are none), the "uniformity", and "standard_errors": how far chance in the rows
+    moves the correlations over all of them.
     """
     first, second = vectors.chunk(2)  # (N, H) each
     # In float64, which tells cosines apart that are all near 1.
@@ -71,6 +78,9 @@ def score_vectors(
         "subsets": subset_scores,
         "alignment": None,
         "uniformity": uniformity(vectors),
+        "standard_errors": {
+            name: standard_errors(name, [cosines], labels, groups)[0] for name in CORRELATIONS
+        },
     }
     if is_positive.any():
         record["alignment"] = alignment(first[is_positive], second[is_positive])
@@ -91,7 +101,9 @@ def measure_set(
     The record has, among others:
     "vectors": for each kind of sentence vector the record of `score_vectors`. The encoder's own
         vector comes first. "buckets" and "histogram" (metrics.py) are about this one.
-    "layers", if with_layers: for each pooling Spearman's correlation of each of the L + 1 states.
+    "layers", if with_layers: for each pooling Spearman's correlation of each of the L + 1 states,
+        and "layer_errors": the standard errors of these over the rows.
+    "groups": of rows that share a sentence. They were drawn together for the standard errors.
     "left_out": the kinds of vectors that were not measured, with the reason.
     Raises ValueError if a label lies outside the scale.
     """
@@ -109,14 +121,16 @@ def measure_set(
 
     # Each kind of vector has its scores. The cosines by label are those of the encoder's own.
     threshold = positive_threshold(low, high)
+    groups = groups_of([example.texts for example in pairs.examples])
     scores = {}
     for name, of_kind in vectors.items():
-        scores[name] = score_vectors(of_kind, labels, pairs.subsets, threshold)
+        scores[name] = score_vectors(of_kind, labels, pairs.subsets, threshold, groups)
     cosines = scores[POOLING_NAMES[embedder.pooling]].cosines
 
     record: Record = {
         "file": pairs.path,
         "rows": len(labels),
+        "groups": int(groups.max()) + 1,
         "sentences": num_sentences,
         "truncated": rows.num_truncated,
         "range": [low, high],
@@ -129,7 +143,7 @@ def measure_set(
     }
     if with_layers:
         num_states = embedder.encoder.config.num_hidden_layers + 1
-        record["layers"] = _layer_correlations(tensors, labels, num_states)
+        record |= _layer_correlations(tensors, labels, groups, num_states)
     return record
 
 
@@ -200,18 +214,17 @@ def _sentence_vectors(
 
 
 def _layer_correlations(
-    cosines: Mapping[Any, Tensor], labels: np.ndarray, num_states: int
-) -> dict[str, list[float]]:
-    """Spearman's correlation of each hidden state, by pooling."""
+    cosines: Mapping[Any, Tensor], labels: np.ndarray, groups: np.ndarray, num_states: int
+) -> Record:
+    """Spearman's correlation of each hidden state, by pooling, and the standard errors."""
     layers = {}
+    errors = {}
     for pooling in LAYER_POOLINGS:
         # One number for each state, from the embeddings to the last layer.
-        values = []
-        for state in range(num_states):
-            scores = correlations(cosines[state, pooling].numpy(), labels)
-            values.append(scores["spearman"])
-        layers[pooling] = values
-    return layers
+        of_states = [cosines[state, pooling].numpy() for state in range(num_states)]
+        layers[pooling] = [correlations(of_state, labels)["spearman"] for of_state in of_states]
+        errors[pooling] = standard_errors("spearman", of_states, labels, groups)
+    return {"layers": layers, "layer_errors": errors}
 
 
 def measure_transfer(
@@ -240,6 +253,7 @@ def measure_transfer(
         "truncated": rows.num_truncated,
         "majority": float(np.bincount(labels).max() / len(labels)),
         "accuracy": float(accuracies.mean()),
+        "standard_error": standard_error_of_share(float(accuracies.mean()), len(labels)),
         "deviation": float(accuracies.std(ddof=1)),
         "of_folds": accuracies.tolist(),
     }

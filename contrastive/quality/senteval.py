@@ -23,6 +23,7 @@ import numpy as np
 
 from contrastive.embedder import Embedder
 from data.senteval import Rows, TransferTask
+from minbert.reporting.intervals import standard_error_of_share
 
 SEED = 1111  # the toolkit's
 MLP_UNITS = 50
@@ -187,7 +188,11 @@ def features_of(embedder: Embedder, rows: Rows) -> np.ndarray:
 def measure_task(
     embedder: Embedder, task: TransferTask, classifier: str, num_folds: int
 ) -> dict[str, Any]:
-    """The accuracy of a task, and of a task of pairs F1, with the numbers of rows."""
+    """The accuracy of a task, and of a task of pairs F1, with the numbers of rows.
+
+    "tested" is the number of rows on which the accuracy was computed: those of all folds together,
+    or of the test file.
+    """
     from sklearn.metrics import f1_score
 
     parts = {}
@@ -195,12 +200,16 @@ def measure_task(
         parts[part] = features_of(embedder, rows), np.array(rows.labels)
     outcomes = predict_parts(parts, classifier, num_folds)
     accuracies = [float((labels == predicted).mean()) for labels, predicted in outcomes]
+    num_tested = sum(len(labels) for labels, _ in outcomes)
+    accuracy = float(np.mean(accuracies))
     record: dict[str, Any] = {
         "rows": {part: len(rows.labels) for part, rows in task.parts.items()},
         "classes": task.classes,
         "classifier": classifier,
         "folds": num_folds,
-        "accuracy": float(np.mean(accuracies)),
+        "accuracy": accuracy,
+        "tested": num_tested,
+        "standard_error": standard_error_of_share(accuracy, num_tested),
         "of_folds": accuracies,
     }
     if task.is_pair:

@@ -16,6 +16,7 @@ import torch.nn.functional as F
 from contrastive.embedder import Embedder
 from data.ranking_sets import Question, RankingSet
 from data.training_texts import TrainingText
+from minbert.reporting.intervals import groups_of, standard_errors
 
 CUTOFF = 10  # of nDCG
 
@@ -67,6 +68,21 @@ def classification_scores(
     return scores
 
 
+def classification_errors(
+    pairs: ClassifiedPairs, thresholds: Thresholds | None
+) -> dict[str, float]:
+    """The standard errors over the pairs of `classification_scores`, by the same names."""
+    cosines, labels, groups = pairs
+    predictions = {"average_precision": cosines}
+    if thresholds is not None:
+        predictions["accuracy"] = (cosines >= thresholds.accuracy).astype(np.int64)
+        predictions["f1"] = (cosines >= thresholds.f1).astype(np.int64)
+    errors = {}
+    for name, of_pairs in predictions.items():
+        errors[name] = standard_errors(name, [of_pairs], labels, groups)[0]
+    return errors
+
+
 def pair_cosines(embedder: Embedder, first: Sequence[str], second: Sequence[str]) -> np.ndarray:
     """The cosines (N,) float64 of pairs of texts. Each different text is encoded once."""
     texts = list(dict.fromkeys([*first, *second]))
@@ -79,10 +95,11 @@ def pair_cosines(embedder: Embedder, first: Sequence[str], second: Sequence[str]
 
 
 class ClassifiedPairs(NamedTuple):
-    """Pairs with their cosines and labels, (N,) each."""
+    """Pairs with their cosines, labels and groups, (N,) each. groups: of groups_of."""
 
     cosines: np.ndarray
     labels: np.ndarray
+    groups: np.ndarray
 
 
 def classify(embedder: Embedder, pairs: TrainingText) -> ClassifiedPairs:
@@ -91,7 +108,8 @@ def classify(embedder: Embedder, pairs: TrainingText) -> ClassifiedPairs:
     first = [row[0] for row in pairs.rows]
     second = [row[1] for row in pairs.rows]
     labels = np.array(pairs.labels).astype(np.int64)
-    return ClassifiedPairs(pair_cosines(embedder, first, second), labels)
+    cosines = pair_cosines(embedder, first, second)
+    return ClassifiedPairs(cosines, labels, groups_of(pairs.rows))
 
 
 # --- ranking --------------------------------------------------------------------------------------
@@ -121,6 +139,7 @@ def ranking_scores(cosines: Sequence[np.ndarray], questions: Sequence[Question])
 
     cosines: for each question (N,). A question without a right answer, or without a wrong one, says
     nothing of a ranking. It is left out, as in the usual form of TREC-QA, and counted.
+    "standard_errors" are those over the questions, None for a single one.
     """
     scores: dict[str, list[float]] = {}
     for of_question, question in zip(cosines, questions, strict=True):
@@ -128,10 +147,15 @@ def ranking_scores(cosines: Sequence[np.ndarray], questions: Sequence[Question])
             for name, value in question_scores(of_question, np.array(question.is_right)).items():
                 scores.setdefault(name, []).append(value)
     means: dict[str, Any] = {name: float(np.mean(values)) for name, values in scores.items()}
+    errors = {}
+    for name, values in scores.items():
+        # Questions are drawn, and each of them with all of its candidates.
+        errors[name] = float(np.std(values, ddof=1) / np.sqrt(len(values))) if values[1:] else None
     without_right = sum(not any(question.is_right) for question in questions)
     only_right = sum(all(question.is_right) for question in questions)
     return {
         **means,
+        "standard_errors": errors,
         "questions": len(questions) - without_right - only_right,
         "without_right": without_right,
         "only_right": only_right,

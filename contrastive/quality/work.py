@@ -14,13 +14,21 @@ from contrastive.quality.options import TITLE_START, QualityOptions
 from contrastive.quality.page import all_sections
 from contrastive.quality.pair_map import measure_map
 from contrastive.quality.senteval import measure_task
-from contrastive.quality.tasks import best_thresholds, classification_scores, classify, rank
+from contrastive.quality.tasks import (
+    best_thresholds,
+    classification_errors,
+    classification_scores,
+    classify,
+    rank,
+)
 from contrastive.quality.training_history import read_training
 from data.sentence_sets import SentenceSet
 from minbert.commands.files import write_json
 from minbert.reporting import terminal
 from minbert.reporting.pages import Section, render_text, write_html, write_markdown
 from minbert.training import runtime
+from minbert.training.code_version import code_version
+from minbert.training.run_folder import describe_machine, library_versions
 
 
 def report(
@@ -94,6 +102,7 @@ def measure(
 ) -> dict[str, Any]:
     """Measure all files; returns the record that page.py shows and quality.json keeps.
 
+    It names the code, the versions and the machine that measured, as a run.json does.
     sets, transfer: the files by their names in tables. log: gets a line for each file.
     """
     record: dict[str, Any] = {
@@ -103,6 +112,9 @@ def measure(
         "precision": embedder.precision,
         "max_length": embedder.max_length,
         "seed": request.seed,
+        "code": code_version(),
+        "versions": library_versions(),
+        "machine": describe_machine(next(embedder.encoder.parameters()).device.type),
         "sets": {},
         "transfer": {},
     }
@@ -141,13 +153,20 @@ def measure_others(
     pairs = {}
     for name, content in others.pairs.items():
         terminal.doing(f"classifying {name}")
-        cosines, labels = classify(embedder, content.pairs)
+        classified = classify(embedder, content.pairs)
+        cosines, labels, groups = classified
         thresholds = None
         if content.dev is not None:
-            thresholds = best_thresholds(*classify(embedder, content.dev))
-        scores = classification_scores(cosines, labels, thresholds)
-        of_dev = {} if thresholds is None else {"thresholds": thresholds._asdict()}
-        pairs[name] = {"rows": len(labels), "positives": int(labels.sum()), **of_dev, **scores}
+            of_dev = classify(embedder, content.dev)
+            thresholds = best_thresholds(of_dev.cosines, of_dev.labels)
+        pairs[name] = {
+            "rows": len(labels),
+            "groups": int(groups.max()) + 1,
+            "positives": int(labels.sum()),
+            **({} if thresholds is None else {"thresholds": thresholds._asdict()}),
+            **classification_scores(cosines, labels, thresholds),
+            "standard_errors": classification_errors(classified, thresholds),
+        }
     ranking = {}
     for name, ranked in others.ranking.items():
         terminal.doing(f"ranking {name}")

@@ -3,6 +3,8 @@
 Reading order:
   terminal.py            What a command shows while it works: titles, tables, progress.
   tables.py              A table of finished texts, and a table of scores for the terminal.
+  differences.py         A difference with its interval, and the one rule for words.
+  intervals.py           How far chance in rows and seeds moves a score or a difference.
   figures.py             The kinds of plots: their data, and how matplotlib draws each one.
   images.py              From a plot to SVG for a page, or to a PNG file.
   pages.py               A report as sections, written as HTML, Markdown or text for a terminal.

@@ -194,18 +194,23 @@ def changes_since(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
 
 def make_record(options: dict[str, Any], files: dict[str, str], **results: Any) -> dict[str, Any]:
     """The content of run.json: command, options, code, versions, machine, inputs and results."""
-    versions = {"python": platform.python_version()}
-    for module in (torch, numpy, tokenizers):
-        versions[module.__name__] = module.__version__
     return {
         "command": sys.argv,
         "options": options,
         "code": code_version(),
-        "versions": versions,
+        "versions": library_versions(),
         "machine": describe_machine(options["device"]),
         "files": files,
         **results,
     }
+
+
+def library_versions() -> dict[str, str]:
+    """The versions of Python and of the libraries on which numbers depend, for run.json."""
+    versions = {"python": platform.python_version()}
+    for module in (torch, numpy, tokenizers):
+        versions[module.__name__] = module.__version__
+    return versions
 
 
 def write_record(folder: Path, record: dict[str, Any]) -> None:

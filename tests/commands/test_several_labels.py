@@ -20,13 +20,13 @@ from data.readers import labels_in
 from data.task_flags import parse_task
 from data.task_tables import read_splits, resolve_task
 from minbert.commands.options import from_flat
+from minbert.reporting.intervals import WEIGHTED_SCORES_OF_LABELS
 from multitask import Predictor, compare
 from multitask import predict as predict_command
 from multitask.demo.answers import Demo
 from multitask.ensemble import __main__ as ensemble
 from multitask.errors import __main__ as errors
 from multitask.export import __main__ as export
-from multitask.intervals import WEIGHTED_SCORES_OF_LABELS
 from multitask.losses import paraphrase_loss
 from multitask.options import MultitaskOptions
 from multitask.probabilities import confidences, probabilities

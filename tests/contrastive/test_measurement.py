@@ -66,6 +66,9 @@ def test_a_record_holds_every_row_and_kind_of_vector(record):
     assert own["subsets"]["rest"] is None and own["subsets"]["news"]["rows"] == 11
     assert record["rows"] == 24 and record["range"] == [0, 5] and record["truncated"] == 0
     assert sum(bucket["rows"] for bucket in record["buckets"]) == 24
+    # Chance in the rows moves each score, but not that of a state which is always 0.
+    assert 0 < own["standard_errors"]["spearman"] < 0.5 and record["groups"] <= 24
+    assert record["layer_errors"]["cls"][0] == 0 < min(record["layer_errors"]["mean"])
     json.dumps(record, allow_nan=False)
 
 
@@ -113,12 +116,13 @@ def test_scores_of_made_up_vectors():
     """Cosines 1, .6 and 0 for labels 5, 3 and 0. The one pair above 4 has an alignment of 0."""
     vectors = torch.tensor([[1.0, 0], [1, 0], [1, 0], [2, 0], [0.6, 0.8], [0, 3]])
     labels = np.array([5.0, 3, 0])
-    cosines, record = score_vectors(vectors, labels, None, 4.0)
+    groups = np.arange(3)
+    cosines, record = score_vectors(vectors, labels, None, 4.0, groups)
     assert cosines == pytest.approx([1, 0.6, 0])
-    assert list(record) == ["all", "subsets", "alignment", "uniformity"]
+    assert list(record) == ["all", "subsets", "alignment", "uniformity", "standard_errors"]
     assert record["alignment"] == 0 and record["subsets"] == {}
     assert record["all"]["spearman"] == pytest.approx(1)
-    assert score_vectors(vectors, labels, None, 5.0).record["alignment"] is None
+    assert score_vectors(vectors, labels, None, 5.0, groups).record["alignment"] is None
 
 
 # --- transfer -----------------------------------------------------------------------------------

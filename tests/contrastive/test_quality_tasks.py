@@ -15,8 +15,10 @@ from contrastive.quality.senteval import (
     predict_parts,
 )
 from contrastive.quality.tasks import (
+    ClassifiedPairs,
     Thresholds,
     best_thresholds,
+    classification_errors,
     classification_scores,
     question_scores,
     ranking_scores,
@@ -65,6 +67,24 @@ def test_the_threshold_comes_from_other_pairs():
     assert set(classification_scores(cosines, labels, None)) == {"average_precision"}
 
 
+def test_errors_over_the_pairs_are_those_of_new_pairs():
+    """The scores of 100 drawn sets of pairs vary as much as the errors of one set say."""
+    generator = np.random.default_rng(0)
+    drawn = []
+    for _ in range(100):
+        labels = generator.integers(0, 2, 200)
+        cosines = labels * 0.8 + generator.normal(size=200)
+        pairs = ClassifiedPairs(cosines, labels, np.arange(200))
+        drawn.append(classification_scores(cosines, labels, Thresholds(0.5, 0.3)))
+    errors = classification_errors(pairs, Thresholds(0.5, 0.3))
+    for name, error in errors.items():
+        assert error == pytest.approx(np.std([scores[name] for scores in drawn]), rel=0.3), name
+    # Pairs that are drawn together say less: each stands here four times.
+    four = ClassifiedPairs(*(np.repeat(values, 4) for values in pairs))
+    again = classification_errors(four, Thresholds(0.5, 0.3))
+    assert again == pytest.approx(errors, rel=0.1)
+
+
 # --- ranking --------------------------------------------------------------------------------------
 
 
@@ -111,6 +131,12 @@ def test_questions_that_say_nothing_are_counted_and_left_out():
     scores = ranking_scores([np.array([0.9, 0.1]), np.zeros(2), np.zeros(1)], questions)
     assert (scores["questions"], scores["without_right"], scores["only_right"]) == (1, 1, 1)
     assert scores["MAP"] == 1.0, "the other two questions would lower or raise it"
+    assert scores["standard_errors"]["MAP"] is None, "one question says nothing of others"
+
+    # By hand: reciprocal ranks of 1 and 1/2, a deviation of .3536 and two questions.
+    questions[1] = Question("b", ["x", "y"], [False, True])
+    scores = ranking_scores([np.array([0.9, 0.1]), np.array([0.9, 0.1]), np.zeros(1)], questions)
+    assert (scores["MRR"], scores["standard_errors"]["MRR"]) == (0.75, pytest.approx(0.25))
 
 
 @pytest.mark.parametrize(

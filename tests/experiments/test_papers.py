@@ -1,7 +1,9 @@
 """experiments/papers.py: rows of the papers as command lines, and a series on a tiny model."""
 
 import json
+import math
 import statistics
+from pathlib import Path
 
 import pytest
 from safetensors.torch import load_file, save_file
@@ -11,6 +13,17 @@ from contrastive.train.__main__ import main as train
 from experiments import papers
 from experiments.__main__ import main as experiments
 from experiments.paper_recipes import AVERAGE, RECIPES, find_recipe, paper_name
+from experiments.paper_scores import (
+    COPIES,
+    Score,
+    average_of,
+    cell_of,
+    copies_in_order,
+    estimate_of,
+    recorded,
+    scores_of_record,
+)
+from experiments.records import read_records
 from tests.toy_sets import write_sts_file
 
 
@@ -49,21 +62,49 @@ def test_an_average_is_published_only_over_the_same_sets():
 def test_the_rows_of_two_copies():
     """The worse one is that with the lower average, although it is better on one set."""
     scores = {
-        "first": {"a": 0.5, "b": 0.4, AVERAGE: 0.45},
-        "second": {"a": 0.3, "b": 0.5, AVERAGE: 0.4},
+        "first": {"a": Score(0.5, 0.1, 9), "b": Score(0.4), AVERAGE: Score(0.45)},
+        "second": {"a": Score(0.3, 0.2, 9), "b": Score(0.5), AVERAGE: Score(0.4)},
     }
-    rows = papers.copies_in_order(scores)
-    assert rows["worse copy"]["a"] == 0.3
-    assert rows["better copy"]["a"] == 0.5
-    assert rows["mean of both"] == pytest.approx({"a": 0.4, "b": 0.45, AVERAGE: 0.425})
-    assert rows["difference"] == pytest.approx({"a": 0.2, "b": -0.1, AVERAGE: 0.05})
+    rows = copies_in_order(scores)
+    values = {}
+    for name, row in rows.items():
+        values[name] = [score.value for score in row.values()]
+    assert values["worse copy"] == [0.3, 0.5, 0.4]
+    assert values["better copy"] == [0.5, 0.4, 0.45]
+    assert values["mean of both"] == pytest.approx([0.4, 0.45, 0.425])
+    assert values["difference"] == pytest.approx([0.2, -0.1, 0.05])
+    assert rows["mean of both"]["a"][1:] == (0.2, 9) and rows["mean of both"]["b"].error is None
+    assert rows["difference"]["a"].error is None
 
 
-def test_a_cell_has_the_interval_of_its_seeds():
-    """By hand: mean 2, deviation 1, t of two degrees 4.303: 4.303 / sqrt(3) = 2.484."""
-    assert papers.cell_of([1.0, 2.0, 3.0], 0.5) == "2.000 [-0.484, 4.484] (0.500)"
-    assert papers.cell_of([0.25], None) == "0.250"
-    assert papers.cell_of([], 0.5) == "-"
+def test_a_cell_has_the_interval_of_its_seeds_and_of_its_rows():
+    """By hand: mean 2, deviation 1, t of two degrees 4.303: 4.303 / sqrt(3) = 2.484.
+
+    One seed: 1.96 errors for very many rows. With both sources the interval is wider.
+    """
+    seeds = [Score(1.0), Score(2.0), Score(3.0)]
+    assert cell_of(seeds, 0.5) == "2.000 [-0.484, 4.484] (0.500)"
+    assert cell_of([Score(0.25)], None) == "0.250"
+    assert cell_of([Score(0.25, 0.1, 10**6)], None) == "0.250 [0.054, 0.446]"
+    assert cell_of([], 0.5) == "-"
+    both = estimate_of([Score(score.value, 1.0, 50) for score in seeds])
+    assert both.standard_error == pytest.approx(math.sqrt(1 / 3 + 1))
+    assert both.interval.low < -0.484
+    assert estimate_of([Score(0.5, 0.1, 50), Score(0.5, 0.1, 50)]).standard_error == 0.1
+
+
+def test_an_average_has_the_error_of_independent_sets():
+    assert average_of([Score(0.2, 0.3, 5), Score(0.4, 0.4, 6)]) == (pytest.approx(0.3), 0.25, 11)
+    assert average_of([Score(0.2, 0.3, 5), Score(0.4)]) == (pytest.approx(0.3), None, 0)
+
+
+def test_a_record_gives_back_its_scores():
+    """And one without errors, as older records are, has none."""
+    scores = {"": {"a": Score(0.5, 0.1, 9), "b": Score(0.25, None, 0)}}
+    fields = recorded(scores)
+    assert scores_of_record(fields) == {"encoder": scores[""]}
+    older = scores_of_record({"scores": fields["scores"]})
+    assert older["encoder"]["a"] == Score(0.5)
 
 
 @pytest.fixture
@@ -156,15 +197,27 @@ def test_a_series_is_trained_measured_and_not_repeated(
 def test_a_record_has_the_states_of_both_copies(
     commands, tiny_model, sample_data, tmp_path, monkeypatch
 ):
-    """Of --layers: each hidden state, and the cosines by label."""
+    """Of --layers: each hidden state, and the cosines by label.
+
+    The record of an encoder that is not trained says where it was made, too.
+    """
     monkeypatch.setattr(papers, "RECORDS", tmp_path / "records")
     sets = write_sts_file(tmp_path / "sts-dev.tsv", sample_data)
-    words = ["--layers", "ct-table-4-random", "--model", tiny_model, "--sets", sets, "--rows", "12"]
+    words = ["--layers", "ct-table-4-random", "ct-table-1-mean", "--model", tiny_model]
+    words += ["--sets", sets, "--rows", "12"]
     words += ["--seeds", "0", "--out", tmp_path / "out", "--record"]
     flags = "--with=--steps 1 --rows 40 --batch-size 8 --device cpu --precision fp32"
     assert experiments([str(word) for word in [*words, flags]]) == 0
-    record = json.loads((tmp_path / "records" / "papers.jsonl").read_text(encoding="utf-8"))
-    for copy in papers.COPIES:
+    record, untuned = read_records(tmp_path / "records" / "papers.jsonl")
+    for receipts in (record, record["measured_by"], untuned, untuned["measured_by"]):
+        assert {"command", "code", "versions", "machine"} <= receipts.keys()
+    assert (
+        untuned["command"]
+        == f"{Path(tiny_model).name} --sets sts-dev.tsv --rows 12 --layers --pooling mean"
+    )
+    assert untuned["row_groups"] == {"sts-dev": 12}
+    assert 0 < untuned["row_errors"]["encoder"]["sts-dev"] < 0.5
+    for copy in COPIES:
         path = tmp_path / "out" / "measured" / f"ct-table-4-random-seed0-{copy}" / "quality.json"
         of_set = json.loads(path.read_text(encoding="utf-8"))["sets"]["sts-dev"]
         states = record["states"][copy]

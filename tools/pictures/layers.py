@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import statistics
+
 from experiments.records import RECORDS, read_records
 from tools.pictures.canvas import Drawing
 from tools.tables.generic import read_entries
-from tools.tables.paper_rows import mean_of, runs_with_states
+from tools.tables.paper_rows import runs_with_states
 
 WIDTH, HEIGHT = 2.5, 2.1  # of the curves of one pooling, in inches
 HIGHEST = 0.7  # Spearman's correlation at the upper edge
@@ -24,7 +26,8 @@ def curves_of(pooling: str) -> dict[str, list[float]]:
     curves = {}
     for title, (row, table) in LINES.items():
         runs = runs_with_states(read_entries()[table], row, pooling, records)
-        curves[title] = mean_of([run["states"] for run in runs])
+        states = zip(*[run["states"] for run in runs], strict=True)
+        curves[title] = [statistics.fmean(values) for values in states]
     return curves
 
 

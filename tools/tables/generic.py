@@ -46,7 +46,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.comparable import check_row, compared_options
-from experiments.papers import cell_of as cell_of_seeds
+from experiments.paper_scores import cell_of as cell_with_interval
 from experiments.records import RECORDS, Record, group_by, newest_of, read_records
 from experiments.tables import (
     COLUMNS,
@@ -58,7 +58,7 @@ from experiments.tables import (
 )
 from tools.tables.conditions import count, not_measured
 from tools.tables.preparations import NOTES, PREPARATIONS, ROWS
-from tools.tables.row_chance import COLUMN, chance_column
+from tools.tables.row_chance import COLUMN, chance_column, score_of
 from tools.tables.rows import Content, Entry, Row, by_seed, pair_rows, runs_of, value_of, values_of
 
 if sys.version_info >= (3, 11):
@@ -232,7 +232,9 @@ def cell_of(column: Mapping[str, Any], row: Row) -> str:
     if kind == "scores":
         return format_scores(values, row.published.get(column["value"]))
     if kind == "interval":
-        return cell_of_seeds(values, row.published.get(column["value"]))
+        found = [score_of(record, column["value"]) for record in row.records]
+        scores = [score for score in found if score is not None]
+        return cell_with_interval(scores, row.published.get(column["value"]))
     if kind == "difference":
         return difference_cell(row, column["value"])
     if kind in FORMATS:

@@ -1,8 +1,9 @@
 """The rows of the three papers' tables: published figures beside those of the records.
 
-A cell is the mean over the seeds with its interval, and in brackets the published figure. A row
-without a record has a dash in each cell. A comparison has two rows of a paper that differ in the
-choice about which the paper draws a conclusion.
+A cell is the mean over the seeds with its interval, which holds the chance in the rows and in the
+seeds, and in brackets the published figure. A row without a record has a dash in each cell. A
+comparison has two rows of a paper that differ in the choice about which the paper draws a
+conclusion.
 
 Keys of an entry, beside those of generic.py: `recipes` (the rows, in this order), `sets` (the sets
 of an average that stands alone), `copies` (of contrastive tension, what stands in a row of its
@@ -16,6 +17,7 @@ were these. A row may have other flags: "ct-table-1 --steps 400 --rows 4000".
 
 from __future__ import annotations
 
+import math
 import shlex
 import statistics
 from collections.abc import Callable, Mapping, Sequence
@@ -23,18 +25,29 @@ from dataclasses import replace
 from typing import Any
 
 from experiments.paper_recipes import AVERAGE, PaperRecipe, find_recipe
-from experiments.papers import copies_in_order
+from experiments.paper_scores import Score, copies_in_order, scores_of_record
 from experiments.records import Record, newest_of
 from experiments.results import join
 from experiments.tables import ENOUGH_SEEDS, format_difference, judge
 from tools.tables.conditions import measured_on
 from tools.tables.report_rows import NOTHING, TOO_FEW, compare, directions
+from tools.tables.row_chance import STANDARD_ERRORS
 from tools.tables.rows import Content, Entry, Row, pairs_of
 
 SCORES = "scores."  # the fields of scores begin with it
 ENCODER = "encoder"  # the name of the scores where one encoder is measured
 WORSE = "worse copy"
 FIFTHS = 5  # parts of the scale of labels
+COMPARISONS = ("paper comparisons", "paper changes")  # rows of differences
+OF_SCORES = (
+    "Each interval holds the chance in the rows, and with several seeds that in the seeds, too."
+)
+OF_SEEDS = "The intervals are over the seeds."
+OF_DIFFERENCES = (
+    "The intervals are over the seeds. Both sides of a difference are measured on the same rows, "
+    "for which it holds."
+)
+OF_COPIES = "That of a difference of two copies holds the seeds alone, as both have the same rows."
 # Words of the command of a run that differ between its seeds.
 OF_A_SEED = ("--seed", "--out")
 
@@ -70,7 +83,8 @@ def is_of_row(entry: Entry, row: str, record: Record) -> bool:
     name, *own_flags = row.split()
     if record["paper_recipe"] != name or record["model"] != entry.get("model", record["model"]):
         return False
-    if not (own_flags or "with" in entry) or "command" not in record:
+    # The command of an encoder that is not trained is that of its measurement.
+    if not (own_flags or "with" in entry) or not find_recipe(name).method:
         return True
     # The flags of --with stand last, behind the folder.
     words = shlex.split(record["command"])
@@ -126,7 +140,7 @@ def paper_rows(entry: Entry, records: Sequence[Record]) -> list[Row]:
             rows.append(
                 Row(
                     label,
-                    [{**run, "scores": scores_of(run, copy)} for run in runs],
+                    [with_errors(run, scores_of(run, copy)) for run in runs],
                     published=published_figures(entry, name) if copy in ("", WORSE) else {},
                     values={"about": recipe.about},
                     count=str(len(runs)) if runs else "not measured yet",
@@ -135,10 +149,20 @@ def paper_rows(entry: Entry, records: Sequence[Record]) -> list[Row]:
     return rows
 
 
-def scores_of(record: Record, copy: str) -> dict[str, float]:
+def scores_of(record: Record, copy: str) -> dict[str, Score]:
     """Return the scores of a record. copy: of contrastive tension, a row of `copies_in_order`."""
-    scores: dict[str, dict[str, float]] = record["scores"]
+    scores = scores_of_record(record)
     return scores[ENCODER] if ENCODER in scores else copies_in_order(scores)[copy or WORSE]
+
+
+def with_errors(record: Record, scores: Mapping[str, Score]) -> Record:
+    """Return a record with these scores in the form that `score_of` reads."""
+    return {
+        **record,
+        "scores": {name: score.value for name, score in scores.items()},
+        "errors": {f"{SCORES}{name}": score.error for name, score in scores.items()},
+        "groups": {f"{SCORES}{name}": score.num_groups for name, score in scores.items()},
+    }
 
 
 def published_of(row: str) -> Mapping[str, float]:
@@ -156,23 +180,50 @@ def published_figures(entry: Entry, row: str) -> dict[str, float | None]:
 
 
 def closing_of_papers(content: Content) -> str:
-    """Return the conditions, and which rows have few seeds."""
+    """Return what an interval holds, the conditions, and which rows have few seeds."""
     names = names_of(content.entry)
     runs: list[Record] = []
     missing = []
     for name in names:
         of_recipe = runs_of_recipe(content.entry, name, content.records)
-        # An encoder that is measured as it is has no seeds, and no training.
-        runs += [run for run in of_recipe if "machine" in run]
+        runs += of_recipe
         if recipe_of(name).method and len(of_recipe) < ENOUGH_SEEDS:
             missing.append(label_of(name))
-    paragraphs = []
+    paragraphs = [about_intervals(content, runs)]
     if runs:
         models = join(run["model"] for run in runs)
-        paragraphs.append(f"The model is {models}. {measured_on(runs)}")
+        paragraphs.append(
+            f"The model is {models}. {measured_on([run for run in runs if 'machine' in run])}"
+        )
     if missing:
         paragraphs.append(f"Rows with fewer than {ENOUGH_SEEDS} seeds so far: {join(missing)}.")
     return "\n\n".join(paragraphs)
+
+
+def about_intervals(content: Content, runs: Sequence[Record]) -> str:
+    """Return what the intervals of a table hold. runs: of all of its rows."""
+    if content.entry["rows"] in COMPARISONS:
+        return OF_DIFFERENCES
+    if content.entry["rows"] == "paper copies":
+        averages = []
+        for run in runs:
+            averages += [scores[AVERAGE] for scores in scores_of_record(run).values()]
+        widths = [STANDARD_ERRORS * score.error for score in averages if score.error is not None]
+        if not widths:
+            return ""
+        least, most = f"{min(widths):.3f}", f"{max(widths):.3f}"
+        return (
+            f"Chance in the rows alone moves each average as well: ± {least} to {most}, which is "
+            "half of its 95 % interval. Both copies are measured on the same rows, so it moves "
+            "their difference less."
+        )
+    # Older records have no errors over the rows.
+    if not all("row_errors" in run for run in runs):
+        return OF_SEEDS
+    sentences = [OF_SCORES]
+    if "difference" in content.entry.get("copies", []):
+        sentences.append(OF_COPIES)
+    return " ".join(sentences)
 
 
 def names_of(entry: Entry) -> list[str]:
@@ -231,16 +282,49 @@ def state_rows(entry: Entry, records: Sequence[Record]) -> list[Row]:
 def runs_with_states(
     entry: Entry, name: str, pooling: str, records: Sequence[Record]
 ) -> list[Record]:
-    """Return the runs of a row that have hidden states, with the means of both copies."""
+    """Return the runs of a row that have hidden states, with the means of both copies.
+
+    The errors are those of `with_errors`. Both copies are measured on the same rows, so their mean
+    has about the mean of their errors.
+    """
     runs = []
     for run in runs_of_recipe(entry, name, records):
         if "states" in run:
             copies = list(run["states"].values())
-            layers = [of_copy["layers"][pooling] for of_copy in copies]
-            cosines = mean_of([cosines_by_fifth(of_copy["buckets"]) for of_copy in copies])
-            spread = cosines[-1] - cosines[0]
-            runs.append({**run, "states": mean_of(layers), "cosines": cosines, "spread": spread})
+            states = [scores_of_layers(of_copy, pooling) for of_copy in copies]
+            cosines = [cosines_by_fifth(of_copy["buckets"]) for of_copy in copies]
+            fifths = mean_of_copies(cosines)
+            runs.append(with_states(run, mean_of_copies(states), fifths))
     return runs
+
+
+def scores_of_layers(of_copy: Mapping[str, Any], pooling: str) -> list[Score]:
+    """Return the correlation of each hidden state."""
+    values = of_copy["layers"][pooling]
+    errors = of_copy.get("layer_errors", {}).get(pooling, [None] * len(values))
+    num_groups = of_copy.get("groups", 0)
+    return [Score(*pair, num_groups) for pair in zip(values, errors, strict=True)]
+
+
+def with_states(run: Record, states: Sequence[Score], cosines: Sequence[Score]) -> Record:
+    """Return a record with "states", "cosines" and "spread", and the errors of these."""
+    last, first = cosines[-1], cosines[0]
+    spread = Score(last.value - first.value)
+    if first.error is not None and last.error is not None:
+        # Two fifths share no pair.
+        error = math.hypot(first.error, last.error)
+        spread = Score(spread.value, error, first.num_groups + last.num_groups)
+    scores = {"spread": spread}
+    for field, of_field in (("states", states), ("cosines", cosines)):
+        scores |= {f"{field}.{place}": score for place, score in enumerate(of_field)}
+    return {
+        **run,
+        "states": [score.value for score in states],
+        "cosines": [score.value for score in cosines],
+        "spread": spread.value,
+        "errors": {path: score.error for path, score in scores.items()},
+        "groups": {path: score.num_groups for path, score in scores.items()},
+    }
 
 
 def state_changes(entry: Entry, records: Sequence[Record]) -> list[Row]:
@@ -273,19 +357,32 @@ def state_changes(entry: Entry, records: Sequence[Record]) -> list[Row]:
     return changed
 
 
-def mean_of(lists: Sequence[Sequence[float]]) -> list[float]:
-    """Return the mean of several lists, place by place."""
-    return [statistics.fmean(values) for values in zip(*lists, strict=True)]
+def mean_of_copies(copies: Sequence[Sequence[Score]]) -> list[Score]:
+    """Return the mean of one or two copies, score by score, with the mean of their errors."""
+    means = []
+    for scores in zip(*copies, strict=True):
+        errors = [score.error for score in scores if score.error is not None]
+        error = statistics.fmean(errors) if len(errors) == len(scores) else None
+        value = statistics.fmean(score.value for score in scores)
+        means.append(Score(value, error, scores[0].num_groups))
+    return means
 
 
-def cosines_by_fifth(buckets: Sequence[Mapping[str, Any]]) -> list[float]:
+def cosines_by_fifth(buckets: Sequence[Mapping[str, Any]]) -> list[Score]:
     """Return the mean cosine of the rows in each fifth of the scale of labels."""
     size = len(buckets) // FIFTHS
     means = []
     for start in range(0, len(buckets), size):
         filled = [bucket for bucket in buckets[start : start + size] if bucket["rows"]]
         weights = [bucket["rows"] for bucket in filled]
-        means.append(statistics.fmean([bucket["mean"] for bucket in filled], weights))
+        num_rows = sum(weights)
+        mean = statistics.fmean([bucket["mean"] for bucket in filled], weights)
+        error = None
+        if all("deviation" in bucket for bucket in filled):
+            squares = [bucket["deviation"] ** 2 + bucket["mean"] ** 2 for bucket in filled]
+            variance = max(statistics.fmean(squares, weights) - mean**2, 0.0)
+            error = math.sqrt(variance / num_rows)
+        means.append(Score(mean, error, num_rows))
     return means
 
 
@@ -311,7 +408,9 @@ def paper_comparisons(entry: Entry, records: Sequence[Record]) -> list[Row]:
                 controls += [{**control, "seed": run["seed"]} for control in untuned]
         differences = []
         for run, control in pairs_of(runs, controls):
-            differences.append(scores_of(run, "")[score] - scores_of(control, "")[score])
+            differences.append(
+                scores_of(run, "")[score].value - scores_of(control, "")[score].value
+            )
         cells.append(differences)
 
     rows = []

@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from experiments.known_data import known_data
+from experiments.paper_scores import Score
 from experiments.records import Record
 from experiments.results import join
 from experiments.tables import COLUMNS, OVERALL
@@ -125,6 +126,22 @@ def dev_rows(records: Sequence[Mapping[str, Any]]) -> dict[str, int]:
         known = known_data().get(str(record.get("data")))
         sizes |= known.dev if known else record.get("dev", {})
     return sizes
+
+
+def score_of(record: Mapping[str, Any], path: str) -> Score | None:
+    """Return a score of a record with its error over the rows, where it has one; None without it.
+
+    path: of the score. "errors" and "groups" of a record have the error and the number of groups by
+    this path. A record of a run has the interval of each task in "intervals".
+    """
+    value = value_of(record, path)
+    if value is None:
+        return None
+    folder, _, name = path.rpartition(".")
+    if folder == "scores" and name in record.get("intervals", {}):
+        low, high = record["intervals"][name]
+        return Score(value, (high - low) / 2 / STANDARD_ERRORS, dev_rows([record]).get(name, 0))
+    return Score(value, record.get("errors", {}).get(path), record.get("groups", {}).get(path, 0))
 
 
 # --- below and in a table -------------------------------------------------------------------------

@@ -87,10 +87,13 @@ def test_a_row_has_the_runs_of_its_model_and_its_flags():
 def test_states_are_means_of_both_copies():
     """Four buckets of labels make a fifth. By hand: (1 * .2 + 3 * .6) / 4 = .5."""
     entry = {"recipes": ["ct-table-1"], "poolings": ["cls", "mean"], "columns": []}
-    buckets = [{"rows": 0, "mean": None}] * 20
-    buckets[:2] = [{"rows": 1, "mean": 0.2}, {"rows": 3, "mean": 0.6}]
+    buckets = [{"rows": 0, "mean": None, "deviation": None}] * 20
+    buckets[:2] = [
+        {"rows": 1, "mean": 0.2, "deviation": 0.0},
+        {"rows": 3, "mean": 0.6, "deviation": 0.0},
+    ]
     for place in range(4, 20, 4):
-        buckets[place] = {"rows": 1, "mean": 0.1}
+        buckets[place] = {"rows": 4, "mean": 0.1, "deviation": 0.2}
     run = record_of("ct-table-1", 0, 0.5, ("first", "second"), TENSION)
     run["states"] = {
         "first": {"layers": {"cls": [0.0, 0.0], "mean": [0.1, 0.2]}, "buckets": buckets},
@@ -101,6 +104,11 @@ def test_states_are_means_of_both_copies():
     assert (row.title, row.count, row.values["pooling"]) == ("`ct-table-1`", "1", "mean")
     assert row.records[0]["states"] == pytest.approx([0.2, 0.3])
     assert row.records[0]["cosines"] == pytest.approx([0.5, 0.1, 0.1, 0.1, 0.1])
+    # Errors: the squares of .2 and .6 lie .03 above that of .5, and .2 / sqrt(4) in the others.
+    errors = row.records[0]["errors"]
+    assert errors["cosines.0"] == pytest.approx((0.03 / 4) ** 0.5)
+    assert (errors["cosines.4"], errors["states.0"]) == (pytest.approx(0.1), None)
+    assert errors["spread"] == pytest.approx((0.03 / 4 + 0.01) ** 0.5)
 
     # The change of a state is the difference to the untuned encoder.
     untuned = record_of("ct-table-1-mean", 0, 0.5)

@@ -1,18 +1,19 @@
-"""multitask/intervals.py: against scipy, against repeated rows, by hand, and its level."""
+"""minbert/reporting/intervals.py: against scipy, against repeated rows, by hand, and its level."""
 
 import math
 
 import numpy as np
 import pytest
 from scipy import stats
+from sklearn.metrics import average_precision_score, f1_score
 
-from multitask.differences import (
+from minbert.reporting.differences import (
     Estimate,
     describe_difference,
     estimate_over_seeds,
     holm,
 )
-from multitask.intervals import (
+from minbert.reporting.intervals import (
     WEIGHTED_SCORES,
     draw_weights,
     estimate_difference,
@@ -35,6 +36,19 @@ def test_weights_count_as_repeated_rows(name):
     for row, score in zip(weights, scores, strict=True):
         expected = METRICS[name].score(np.repeat(PREDICTIONS, row), np.repeat(LABELS, row))
         assert score == pytest.approx(expected, abs=1e-9)
+
+
+@pytest.mark.parametrize(("name", "score"), [("f1", f1_score), ("average_precision", None)])
+def test_weighted_scores_of_pairs_are_those_of_scikit_learn(name, score):
+    """Predictions with ties, and a resample without a row of class 1."""
+    generator = np.random.default_rng(0)
+    labels = generator.integers(0, 2, 40)
+    predictions = generator.integers(0, 2, 40) if score else generator.normal(size=40).round(1)
+    weights = np.stack([generator.integers(0, 3, 40), labels == 0]).astype(np.float64)
+    first, without = WEIGHTED_SCORES[name](predictions, labels, weights)
+    function = score or average_precision_score
+    assert first == pytest.approx(function(labels, predictions, sample_weight=weights[0]))
+    assert without == 0
 
 
 def test_rows_that_share_a_text_are_one_group():

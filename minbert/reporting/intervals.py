@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from multitask.differences import LEVEL, Estimate, Interval
+from minbert.reporting.differences import LEVEL, Estimate, Interval
 
 NUM_RESAMPLES = 1000
 MAX_SHARE = 0.1  # see groups_of
@@ -89,7 +89,7 @@ def resample(
 ) -> np.ndarray:
     """The scores of K runs on resampled rows, float64 (R, K). All runs get the same resamples.
 
-    metric_name: of multitask.tasks.METRICS. predictions: (K, N). labels, groups: (N,). With a last
+    metric_name: of WEIGHTED_SCORES. predictions: (K, N). labels, groups: (N,). With a last
     axis of C labels, predictions are (K, N, C) and labels (N, C), of METRICS_OF_LABELS. seed:
     of the draws, so that the same files give the same interval.
     """
@@ -171,19 +171,47 @@ def weighted_spearman(
     predictions: np.ndarray, labels: np.ndarray, weights: np.ndarray
 ) -> np.ndarray:
     """Spearman correlation: the ranks are those within each resample."""
+    places_of_predictions = np.unique(predictions, return_inverse=True)[1]
+    places_of_labels = np.unique(labels, return_inverse=True)[1]
     scores = []
     for row in weights:
-        of_predictions = ranks_in(predictions, row)
-        of_labels = ranks_in(labels, row)
+        of_predictions = ranks_in(places_of_predictions, row)
+        of_labels = ranks_in(places_of_labels, row)
         scores.append(weighted_pearson(of_predictions, of_labels, row[None])[0])
     return np.array(scores)
 
 
-def ranks_in(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """The rank of each value among the weighted ones, (N,). Equal values share their mean rank."""
-    _, place = np.unique(values, return_inverse=True)
-    counts = np.bincount(place, weights)
-    return (np.cumsum(counts) - counts / 2)[place]
+def ranks_in(places: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """The rank of each value among the weighted ones, (N,). Equal values share their mean rank.
+
+    places: of each value among the different ones, int (N,).
+    """
+    counts = np.bincount(places, weights)
+    return (np.cumsum(counts) - counts / 2)[places]
+
+
+def weighted_f1(predictions: np.ndarray, labels: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """F1 of the class 1, 0 where nothing is predicted and labelled as 1."""
+    right = weights @ ((predictions == 1) & (labels == 1))
+    either = weights @ (predictions == 1) + weights @ (labels == 1)
+    return ratio(2 * right, either)
+
+
+def weighted_average_precision(
+    predictions: np.ndarray, labels: np.ndarray, weights: np.ndarray
+) -> np.ndarray:
+    """The mean precision over the recall of class 1, 0 without a row of it.
+
+    predictions: the higher, the likelier is class 1. Equal ones are cut together, as scikit-learn
+    does.
+    """
+    order = np.argsort(-predictions, kind="stable")
+    is_last = np.append(np.diff(predictions[order]) != 0, True)  # of equal predictions, (N,)
+    of_class = np.cumsum(weights[:, order] * (labels[order] == 1), axis=1)[:, is_last]
+    of_all = np.cumsum(weights[:, order], axis=1)[:, is_last]
+    precision = of_class / np.maximum(of_all, 1)
+    gained = np.diff(of_class, axis=1, prepend=0)
+    return ratio((gained * precision).sum(axis=1), of_class[:, -1])
 
 
 def ratio(numbers: np.ndarray, divisors: np.ndarray) -> np.ndarray:
@@ -235,6 +263,9 @@ WEIGHTED_SCORES = {
     "matthews": weighted_matthews,
     "pearson": weighted_pearson,
     "spearman": weighted_spearman,
+    # Of pairs that contrastive.quality classifies.
+    "f1": weighted_f1,
+    "average_precision": weighted_average_precision,
 }
 
 
@@ -282,6 +313,24 @@ def covariance_of(resampled: np.ndarray, num_groups: int) -> np.ndarray:
     covariance = np.atleast_2d(np.cov(resampled, rowvar=False))
     # A bootstrap of G groups divides by G, not by G - 1.
     return covariance * num_groups / max(1, num_groups - 1)
+
+
+def standard_error_of_share(share: float, num_rows: int) -> float:
+    """How far chance in the rows moves a share of them, such as an accuracy."""
+    return math.sqrt(share * (1 - share) / num_rows)
+
+
+def standard_errors(
+    metric_name: str, predictions: Sequence[np.ndarray], labels: np.ndarray, groups: np.ndarray
+) -> list[float]:
+    """How far chance in the rows moves each of K scores: K standard errors.
+
+    metric_name, labels, groups: of `resample`. predictions: K arrays (N,).
+    """
+    resampled = resample(metric_name, np.stack(predictions), labels, groups)
+    variances = np.diag(covariance_of(resampled, int(groups.max()) + 1))
+    errors: list[float] = np.sqrt(variances).tolist()
+    return errors
 
 
 def mean_off_diagonal(matrix: np.ndarray) -> float:
