@@ -13,7 +13,8 @@ from minbert.commands.paths import real_path
 
 FOLDER = Path(__file__).resolve().parent
 FILES = {
-    name: FOLDER / f"{name}.py" for name in ("ance", "supcon", "mgda", "famo", "spread", "product")
+    name: FOLDER / f"{name}.py"
+    for name in ("ance", "supcon", "mgda", "famo", "spread", "product", "triplet_margin")
 }
 
 
