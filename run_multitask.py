@@ -82,12 +82,12 @@ def run(options: Options, folder: Path, is_resumed: bool) -> None:
 
 def prepare(options: Options, folder: Path, is_resumed: bool) -> Setup:
     """Step 1: resolve the options, check the paths, read the data, open the encoder."""
-    from command_line.settings import settle, settle_epochs
+    from command_line.settings import settle, settle_epochs, settle_head
     from minbert.training import processes, run_folder
     from minbert.training.other_programs import notes_on_others
     from minbert.training.starting_model import open_model
+    from multitask.few_pairs import notes_on_few_pairs
     from multitask.run_data import RunData, place_predictions, read_task_tables, tokenize
-    from multitask.verdict import notes_on_few_pairs
 
     # Of several processes the first one decides. The others may have found another name free.
     folder = processes.from_first(lambda: run_folder.hold(folder))
@@ -99,6 +99,7 @@ def prepare(options: Options, folder: Path, is_resumed: bool) -> Setup:
     paths = place_predictions(options.data, options.multitask, folder, inputs, model_folder)
     tasks, tables = read_task_tables(options.data, options.multitask)
     options = settle_epochs(options, tables)
+    options = settle_head(options, tasks, tables, model_folder, device)
     terminal.say(*notes_on_few_pairs(tables, tasks, options.multitask))
     seed = options.training.seed
     model = open_model(options.encoder, model_folder, seed, device, options.data.token_folder)

@@ -37,6 +37,7 @@ from minbert.pretraining.options import MlmOptions
 from minbert.training.options import TrainingOptions
 from multitask.options import (
     ENOUGH_STEPS,
+    FEW_PAIRS,
     FineTuningOptions,
     HeadOptions,
     PredictionFileOptions,
@@ -44,6 +45,8 @@ from multitask.options import (
 )
 
 PROGRAM = "run_multitask.py"
+# With them, a cosine may have nothing to train, or the vectors are not those that are measured.
+VECTOR_FLAGS = {"option", "heads_first", "pooling", "regulariser"}
 
 # The sections of the help, in the order in which a reader needs them.
 SECTIONS: dict[type[OptionGroup], str] = {
@@ -252,4 +255,13 @@ def options_of(flags: dict[str, Any]) -> Options:
     is_own = not BUILT_IN_FILES.keys() & set(options.multitask.tasks.order)
     if is_own and not {"epochs", "least_steps"} & values.keys():
         options = options.with_values(least_steps=ENOUGH_STEPS)
+    # So does the head of few pairs, unless the user has said anything about heads or vectors.
+    about_heads = {item.name for item in all_fields(HeadOptions)} & values.keys()
+    if "few_pairs" in about_heads and len(about_heads) > 1:
+        raise ValueError(
+            f"--few_pairs chooses the head, so --{min(about_heads - {'few_pairs'})} would have no "
+            "effect. Drop one of the two."
+        )
+    if is_own and not about_heads | (VECTOR_FLAGS & values.keys()):
+        options = options.with_values(few_pairs=FEW_PAIRS)
     return options

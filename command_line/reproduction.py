@@ -7,8 +7,8 @@ from data.examples import BUILT_IN_FILES
 from minbert.commands.flags import shell_command
 from minbert.commands.options import changed, with_values
 
-# They say where a run is written. The values of a recipe have flags of their own.
-LEFT_OUT = ("name", "output_dir", "recipe")
+# They say where a run is written. What a recipe and --few_pairs chose has flags of its own.
+LEFT_OUT = ("name", "output_dir", "recipe", "few_pairs")
 
 
 def command_of(options: Options) -> str:
@@ -19,9 +19,11 @@ def command_of(options: Options) -> str:
     """
     values = changed(without_usual_files(options))
     flags = {name: value for name, value in values.items() if name not in LEFT_OUT}
-    # Without --epochs, a run of own tasks alone would choose them by its rows.
+    # Without these flags, a run of own tasks alone would choose them by its rows.
     if not BUILT_IN_FILES.keys() & set(options.multitask.tasks.order):
         flags["epochs"] = options.multitask.fine_tuning.epochs
+        if options.multitask.heads.few_pairs:
+            flags["head"] = options.multitask.heads.head
     return shell_command(["python", "run_multitask.py"], flags)
 
 

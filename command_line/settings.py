@@ -20,7 +20,16 @@ from minbert.pooling import check_pooling, note_on_pooling
 from minbert.reporting import terminal
 from minbert.reporting.terminal import Fact
 from minbert.training import runtime
+from multitask.few_pairs import (
+    FEW_PAIRS_OPTIONS,
+    LEAST_CORRELATION,
+    are_few_pairs,
+    least_correlation,
+)
+from multitask.head_registry import HEADS
 from multitask.rows import Tables
+from multitask.start_vectors import StartVectors
+from multitask.tasks import Tasks
 
 
 class Settings(NamedTuple):
@@ -88,6 +97,38 @@ def settle_epochs(options: Options, tables: Tables) -> Options:
     reason = f"for about {fine_tuning.least_steps} steps, as {sum(of_trained):,} rows give few"
     terminal.facts([Fact("epochs", epochs, reason)])
     return options.with_values(epochs=epochs)
+
+
+def settle_head(
+    options: Options, tasks: Tasks, tables: Tables, model_folder: Path, device: torch.device
+) -> Options:
+    """The options with the head that --few_pairs asks for. Prints it, or why it is another one.
+
+    tasks, tables: those that are read. model_folder: of the encoder before training.
+    """
+    heads = options.multitask.heads
+    is_settled = HEADS[heads.head].answers_by_cosine  # of a run that goes on
+    if is_settled or not are_few_pairs(tables, tasks, heads.few_pairs):
+        return options
+    terminal.doing("measuring the cosines of the training pairs")
+    encode = StartVectors(model_folder, options.data.max_length, device).encode
+    correlation = least_correlation(tables, tasks, encode)
+    title = f"--few-pairs {heads.few_pairs}"
+    if correlation < LEAST_CORRELATION:
+        terminal.say(
+            f"{title}: the scores do not rise with the cosines of the encoder (Pearson "
+            f"{correlation:.2f} on training pairs), so the head stays {heads.head}"
+        )
+        return options
+    reason = f"instead of {heads.head}: few pairs, and their scores rise with the cosines of the "
+    reason += f"encoder (Pearson {correlation:.2f} on training pairs). --head decides otherwise"
+    terminal.facts(
+        [
+            Fact("head", FEW_PAIRS_OPTIONS["head"], reason),
+            Fact("pair_encoding", FEW_PAIRS_OPTIONS["pair_encoding"], "as the cosine reads it"),
+        ]
+    )
+    return options.with_values(**FEW_PAIRS_OPTIONS)
 
 
 def notes_on_model(folder: Path, pooling: str) -> list[str]:

@@ -57,7 +57,8 @@ MODEL = "minBERT"
 SHARES = (8, 4, 2)  # of the training rows: one of so many
 MIN_ROWS = 8  # of the smallest part that is trained on
 SMALLEST_ERROR = 1e-3  # in a logarithm
-FREE_OPTIONS = {"name", "output_dir", "recipe"}  # in which a run trained again may differ
+# In which a run trained again may differ. The head that --few_pairs chose is compared itself.
+FREE_OPTIONS = {"name", "output_dir", "recipe", "few_pairs"}
 
 
 class Question(NamedTuple):

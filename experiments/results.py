@@ -101,6 +101,9 @@ class Results:
                     # --epochs in its flags has no --least_steps.
                     if run["options"].get("least_steps") or control["options"].get("least_steps"):
                         free |= {"epochs", "least_steps"}
+                    # The head may follow from --few_pairs, and a run with --head has none.
+                    if run["options"].get("few_pairs") or control["options"].get("few_pairs"):
+                        free |= {"head", "few_pairs"}
                     check_runs(run, control, names, free)
 
     def sections(self) -> list[Section]:

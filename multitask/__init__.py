@@ -32,6 +32,7 @@ score_intervals.py   The intervals of tasks, of their rows, and of the overall s
 prediction_files.py  Leaderboard files: writes, reads, verifies and scores them. Other tables.
 baselines.py         The majority answer, and linear models on simple features.
 start_vectors.py     The vectors of the encoder before training, for a baseline.
+few_pairs.py         Few pairs with scores: which head a run takes for them.
 verdict.py           Whether the model is better than the baselines, and what to try.
 leaderboard.py       The prediction files of a run and its closing table.
 run_data.py          All rows that a run reads, and where its predictions go.

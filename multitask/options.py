@@ -135,6 +135,9 @@ def help_of_encodings() -> str:
     )
 
 
+FEW_PAIRS = 1000  # training rows with scores; a round number, and no measured limit
+
+
 @dataclass(frozen=True)
 class HeadOptions(OptionGroup):
     """What reads the sentence vectors, and how pairs are encoded."""
@@ -149,6 +152,14 @@ class HeadOptions(OptionGroup):
         is_common=True,
     )
     of_head: MethodOptions = options_of(HEADS)
+    few_pairs: int = flag(
+        0,
+        "Take --head cosine --pair-encoding bi where all tasks are pairs of your own with scores, "
+        "with at most this number of training rows, and the scores rise with the cosines of the "
+        "encoder. If all tasks are your own and you pass no flag about heads, it is "
+        f"{FEW_PAIRS}. 0: never.",
+        low=0,
+    )
     # Options of some heads, and of one task.
     para_head: str = flag(
         AUTO,

@@ -36,6 +36,7 @@ from multitask import (
 )
 from multitask.baselines import lines_on_known_words, vectors_predictions
 from multitask.combining import GradientSurgery
+from multitask.few_pairs import has_cosine
 from multitask.options import MultitaskOptions
 from multitask.plan import TrainedTasks
 from multitask.plan_registry import TaskStage
@@ -331,7 +332,7 @@ def encoder_for_search(run: TrainedRun, task: Task) -> str | Path:
     """
     is_score = task.is_pair and task.is_regression
     is_bi = run.options.heads.pair_encoding == "bi"
-    if is_score and is_bi and verdict.has_cosine(task, run.options):
+    if is_score and is_bi and has_cosine(task, run.options):
         return run.folder / "model"
     before = run.folder / "encoder"  # of --pretrain
     return before if before.is_dir() else run.all_options["model"]

@@ -6,12 +6,9 @@ import math
 from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
-from multitask.head_registry import HEADS
+from multitask.few_pairs import flags_of_cosine, has_cosine
 from multitask.options import ENOUGH_STEPS, MultitaskOptions
-from multitask.rows import Tables
 from multitask.tasks import Task, Tasks
-
-FEW_PAIRS = 1000  # training rows with scores; a round number, and no measured limit
 
 
 class Lead(NamedTuple):
@@ -68,37 +65,6 @@ def warnings_of_leads(
     for lead in leads(record, tasks, answered):
         lines.append(f"warning: {lead.sentence} Try {advice(record, lead.task, options)}.")
     return lines
-
-
-def notes_on_few_pairs(tables: Tables, tasks: Tasks, options: MultitaskOptions) -> list[str]:
-    """A line for each trained task of the user that has few pairs with scores, before it trains.
-
-    tables: by [task][split].
-    """
-    lines = []
-    for name in options.tasks.order:
-        task = tasks[name]
-        num_pairs = len(tables[name]["train"].examples)
-        is_scored = not task.is_built_in and task.is_pair and task.is_regression
-        if is_scored and num_pairs <= FEW_PAIRS and not has_cosine(task, options):
-            lines.append(
-                f"note: {task.title} has {num_pairs:,} training pairs with scores. So few ones "
-                "hardly teach a head to compare two vectors. A cosine of them is likely better: "
-                f"{flags_of_cosine(task, options)}"
-            )
-    return lines
-
-
-def has_cosine(task: Task, options: MultitaskOptions) -> bool:
-    """Whether the head of a score is the cosine of two vectors."""
-    return HEADS[options.heads.head_of(task.name)].answers_by_cosine
-
-
-def flags_of_cosine(task: Task, options: MultitaskOptions) -> str:
-    """The flags that make it so."""
-    # Beside other tasks, the cosine may leave one of them nothing to train.
-    alone = f"--tasks {task.name} " if len(options.tasks.order) > 1 else ""
-    return f"{alone}--head cosine --pair-encoding bi"
 
 
 def advice(record: Mapping[str, Any], task: Task, options: MultitaskOptions) -> str:

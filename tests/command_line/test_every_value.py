@@ -158,6 +158,7 @@ CASES = [
 ]
 OF_THE_RUN = {
     "least_steps",
+    "few_pairs",
     "plugin",
     "overwrite",
     "recipe",

@@ -152,18 +152,22 @@ def test_the_advice_for_pairs_with_scores_is_followed(tmp_path, capsys):
     task = f"name=faq,train={tmp_path}/faq.csv,text=question,text_pair=answer,label=score"
     flags = ["--task", task, "--tasks", "faq", "--output-dir", str(tmp_path / "runs")]
     flags += ["--least-steps", "20"]
-    assert run_multitask.main([*flags, "--name", "before"]) == 0
+    assert run_multitask.main([*flags, "--name", "before", "--head", "features"]) == 0
     said = capsys.readouterr().out
     advice = re.search(r"warning: In faq, .* Try (--head .*) --epochs (\d+)\.\n", said)
     assert advice is not None and int(advice[2]) > 50
-    # A sixth of the epochs is enough to see it.
-    followed = [*advice[1].split(), "--epochs", str(int(advice[2]) // 6)]
-    assert run_multitask.main([*flags, "--name", "after", *followed]) == 0
-    # The same flags are named before the first step, and not any more where they are passed.
+    # The same flags are named before the first step. Without any flag on heads, a run takes them.
     note = "note: faq has 81 training pairs with scores."
     assert note in said.split("== Stage multitask")[0]
+    # A sixth of the epochs is enough to see it.
+    epochs = ["--epochs", str(int(advice[2]) // 6)]
+    assert run_multitask.main([*flags, "--name", "after", *epochs]) == 0
     said_after = capsys.readouterr().out
     assert note not in said_after
+    stored = json.loads((tmp_path / "runs/after/options.json").read_text())["options"]
+    for flag, value in zip(*[iter(advice[1].split())] * 2, strict=True):
+        assert stored[flag.removeprefix("--").replace("-", "_")] == value
+    assert "head: cosine (instead of features: few pairs" in said_after
     # Only a cosine is trained to compare vectors. Otherwise the encoder before training does it.
     assert "contrastive.embed minbert-mini-distilled --input" in said
     assert "/after/model --input" in said_after
