@@ -1,8 +1,8 @@
 """Advice in the messages of commands works: each is followed, and the changed command is accepted.
 
 tests/command_line/test_advice.py does the same for run_multitask.py, and tests/data/test_advice.py
-for tables. A case has a command, words of its message, and the command that they ask for. Where a
-command only has to be read, its parser stands for it.
+for tables. advice.txt has the cases: a command line, words of its message, and the command line
+that they ask for. Where a command only has to be read, its parser stands for it.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib
 import io
 import re
+import shlex
 import sys
 from collections.abc import Callable
 from contextlib import redirect_stdout, suppress
@@ -23,6 +24,7 @@ from command_line import parser as training_parser
 from command_line.folders import find_folder
 from contrastive.embed.__main__ import main as embed
 from contrastive.quality.__main__ import main as quality
+from contrastive.train.__main__ import main as train_stage_alone
 from contrastive.train.parser import parse as parse_stage
 from contrastive.train.parser import short_flags
 from course.four_runs import check_flags as check_part1
@@ -33,14 +35,37 @@ from experiments.reproduction import find_record
 from minbert.commands import optional
 from minbert.commands.flags import parse_command
 from minbert.commands.launcher import COMMANDS
+from minbert.commands.options import CommandOptions
 from minbert.options import PictureOptions
 from minbert.pretraining.__main__ import parse as parse_pretraining
-from multitask.command_options import CompareOptions
+from multitask.command_options import CheckOptions, CompareOptions
+from multitask.ensemble.options import EnsembleOptions
+from multitask.errors.options import ErrorsOptions
 from teaching.options import GradeOptions, TraceOptions
-from tests.messages import Message, messages
+from tests.advice import Message, advices, shown
 
-TEXTS = "the cat sat\na dog ran\na bird\n"
-PAIRS = "sentence1\tsentence2\tscore\na cat\tthe cat\t5\na dog\ta bird\t2\nthe sun\ta car\t0\n"
+HEADER = "sentence1\tsentence2\tscore\n"
+# The files that the cases name.
+FILES = {
+    "texts.txt": "the cat sat\na dog ran\na bird\n",
+    "others.txt": "x y\nz\nthe bird\n",
+    "one.txt": "the cat sat\n",
+    "empty.txt": "",
+    "gap.txt": "a cat\n\na dog\n",
+    "words.csv": "name,words\na,the cat\nb,a dog\n",
+    "both.csv": "text,sentence\na cat,the cat\na dog,dogs\n",
+    "hole.csv": "text,n\na cat,1\n,2\n",
+    "triplets.tsv": "anchor\tpositive\tnegative\na cat\tthe cat\ta dog\nthe sun\tsun\ta car\n",
+    "pairs.tsv": HEADER + "a cat\tthe cat\t5\na dog\ta bird\t2\nthe sun\ta car\t0\n",
+    "equal.tsv": HEADER + "a\tb\t1\na\tc\t1\n",
+    "wordscore.tsv": HEADER + "a\tb\tx\nc\td\t1\n",
+    "holes.tsv": HEADER + "a\t\t1\nc\td\t1\n",
+    "classes.tsv": "text\tlabel\n" + "".join(f"word {n}\t{n % 2}\n" for n in range(20)),
+    "rank.tsv": "question\tanswer\tlabel\nq\ta\t1\nq\tb\t0\n",
+    "rank1.tsv": "question\tanswer\tlabel\nq\ta\t1\nq\tb\t1\n",
+    "rank2.tsv": "question\tanswer\tlabel\nq\ta\t1\nq\tb\t7\n",
+}
+EMBED = "minbert-mini --input"
 
 
 def train(words: list[str]) -> None:
@@ -53,32 +78,16 @@ def stage(words: list[str]) -> None:
         parse_stage(words)
 
 
-def labels(words: list[str]) -> None:
-    parse_command(LabelsOptions, "labels", "", words)
-
-
-def compare(words: list[str]) -> None:
-    parse_command(CompareOptions, "compare", "", words)
-
-
 def papers(words: list[str]) -> None:
     parse_command(PapersOptions, "papers", "", words)
 
 
-def picture(words: list[str]) -> None:
-    parse_command(PictureOptions, "attention", "", words)
-
-
-def trace(words: list[str]) -> None:
-    parse_command(TraceOptions, "trace", "", words)
-
-
-def grade(words: list[str]) -> None:
-    parse_command(GradeOptions, "grade", "", words)
-
-
 def reproduce(words: list[str]) -> None:
     find_record(words[0])
+
+
+def train_stage(words: list[str]) -> int:
+    return train_stage_alone([*words, "--model", "minbert-mini", "--steps", "1"])
 
 
 def series(words: list[str]) -> None:
@@ -89,191 +98,81 @@ def series(words: list[str]) -> None:
         parse_series(words)
 
 
+# The commands of advice.txt, and what reads or runs a command line of each.
+STARTS: dict[str, Callable[[list[str]], Any]] = {
+    "embed": embed,
+    "quality": quality,
+    "stage": stage,
+    "trained stage": train_stage,
+    "pretraining": parse_pretraining,
+    "train": train,
+    "experiments": series,
+    "papers": papers,
+    "reproduce": reproduce,
+    "part1": check_part1,
+}
+# Commands whose options alone refuse.
+OPTIONS: dict[str, type[CommandOptions]] = {
+    "attention": PictureOptions,
+    "trace": TraceOptions,
+    "grade": GradeOptions,
+    "labels": LabelsOptions,
+    "compare": CompareOptions,
+    "ensemble": EnsembleOptions,
+    "errors": ErrorsOptions,
+    "check": CheckOptions,
+}
+
+
 class Case(NamedTuple):
     """A command that is refused, and the one that its message asks for."""
 
-    start: Callable[[list[str]], Any]
+    command: str
     line: str
     words: str  # of the message
     followed: str
 
 
-EMBED = "minbert-mini --input texts.txt"
-QUALITY = "minbert-mini --sets pairs.tsv"
-STAGE = "simcse --text sts --out new"
-MEAN = "sg-table-1-mean"
-SETS = "--sets pairs.tsv"
-CASES = [
-    Case(embed, f"{EMBED} --top 2", "add one of them, or drop", f"{EMBED} --top 2 --query cat"),
-    Case(embed, f"{EMBED} --query cat --duplicates", "ask for one", f"{EMBED} --duplicates"),
-    Case(embed, f"{EMBED} --nearest 3", "Pass a smaller K", f"{EMBED} --nearest 2"),
-    Case(
-        embed,
-        "minbert-mini --input one.txt --nearest 1",
-        "0 others. Pass more sentences.",
-        f"{EMBED} --nearest 1",
-    ),
-    Case(embed, f"{EMBED} --out a.csv", "a name such as a.npy", f"{EMBED} --out a.npy"),
-    Case(
-        embed, f"{EMBED} --out full", "such as full/vectors.npy", f"{EMBED} --out full/vectors.npy"
-    ),
-    Case(embed, f"{EMBED} --shard 1/1", "pass it as --out DIR", f"{EMBED} --shard 1/1 --out s"),
-    Case(
-        embed,
-        f"{EMBED} --shard 1/2 --out t",
-        "Pass at most 1 shards",
-        f"{EMBED} --shard 1/1 --out t",
-    ),
-    Case(
-        embed,
-        f"{EMBED} --vectors texts.txt --nearest 1",
-        "it does not begin as one). Pass the file that --out wrote.",
-        f"{EMBED} --vectors stored.npy --nearest 1",
-    ),
-    Case(
-        embed,
-        f"{EMBED} --vectors stored.npy --out b.npy",
-        "has no effect without --nearest or",
-        f"{EMBED} --vectors stored.npy --nearest 1",
-    ),
-    Case(
-        embed,
-        "someone/none --input texts.txt --nearest 1",
-        "use what needs no hub: minbert-mini, minilm",
-        f"{EMBED} --nearest 1",
-    ),
-    Case(
-        embed,
-        "minbert-min --input texts.txt --nearest 1",
-        "Give 'minbert-mini'",
-        f"{EMBED} --nearest 1",
-    ),
-    Case(quality, "minbert-mini", "expected is --sets FILE", QUALITY),
-    Case(quality, f"{QUALITY} --range 5 0", "such as --range 0 5", f"{QUALITY} --range 0 5"),
-    Case(quality, f"{QUALITY} --range 0 4", "or leave --range out", QUALITY),
-    Case(quality, f"{QUALITY} pairs.tsv", "Name each file once", QUALITY),
-    Case(quality, f"{QUALITY} --folds 3", "add one or drop it", QUALITY),
-    Case(quality, f"{QUALITY} --report r.htm", "ends in .html", f"{QUALITY} --layers"),
-    Case(
-        stage,
-        "ct --text random-words --out new",
-        "such as --rows 10000",
-        "ct --text random-words --rows 10000 --out new",
-    ),
-    Case(stage, f"{STAGE} --keep best", "Add --dev FILE", f"{STAGE} --keep best --dev pairs.tsv"),
-    Case(stage, f"{STAGE} --steps 5 --epochs 2", "--steps 5 and --epochs 2", f"{STAGE} --steps 5"),
-    Case(
-        stage,
-        f"{STAGE} --dev pairs.tsv --keep last --patience 2",
-        "--patience 2 has no effect with --keep last",
-        f"{STAGE} --dev pairs.tsv --keep last",
-    ),
-    Case(
-        stage,
-        "bsc --text sts --out new --epochs 1 --bsc-shuffle knn",
-        "Drop --epochs 1, or the shuffle",
-        "bsc --text sts --out new --bsc-shuffle knn",
-    ),
-    Case(
-        stage, f"{STAGE} --splits train,all", "some of train, dev, test", f"{STAGE} --splits train"
-    ),
-    Case(
-        stage,
-        "mnr --text sts --out new --splits train,dev",
-        "Drop it, or choose a method that reads sentences",
-        f"{STAGE} --splits train,dev",
-    ),
-    Case(stage, "simcse --text sts --out full", "no run that this command", STAGE),
-    Case(
-        parse_pretraining,
-        "--corpus texts.txt --out full",
-        "no run that this command can continue. Pass another folder",
-        "--corpus texts.txt --out new",
-    ),
-    Case(
-        parse_pretraining,
-        "--corpus texts.txt --out new --size tiny --init minbert-mini",
-        "drop one of the two",
-        "--corpus texts.txt --out new --init minbert-mini",
-    ),
-    Case(parse_pretraining, "--out new", "--corpus FILES", "--corpus texts.txt --out new"),
-    Case(train, "--output_dir . --name full", "Pass another --name", "--output_dir . --name new"),
-    Case(parse_series, "--out new", "Name one at least", "defaults --out new"),
-    Case(parse_series, "default --out new", "did you mean defaults?", "defaults --out new"),
-    Case(parse_series, "none --out new", "`python run_multitask.py --list-recipes`", "defaults"),
-    Case(
-        parse_series,
-        "rob-1 --against defaults",
-        "add it to them",
-        "rob-1 defaults --against defaults",
-    ),
-    Case(parse_series, "defaults defaults", "Name each recipe once", "defaults"),
-    Case(parse_series, "defaults --with=--name=x", "drop it from --with", "defaults"),
-    Case(parse_series, "--arm a", "then = and flags", "--arm a=--epochs=1"),
-    Case(parse_series, "--arm a= --record b", "Drop --arm", "defaults --record b"),
-    Case(parse_series, "--arm a=--epochs=1 --with=--epochs=2", "Drop one of", "--arm a=--epochs=1"),
-    Case(
-        series,
-        "sg-table-1-mea --sets pairs.tsv",
-        "Did you mean sg-table-1-mean? python -m experiments.papers --list shows all.",
-        "sg-table-1-mean --sets pairs.tsv",
-    ),
-    Case(papers, SETS, "NAME is missing; --list shows", "--list"),
-    Case(papers, f"{MEAN} {MEAN} {SETS}", "Name each one once", f"{MEAN} {SETS}"),
-    Case(series, f"rob-1 {MEAN} {SETS}", "own: python -m experiments rob-1.", "rob-1"),
-    Case(papers, f"ct-table-1 {SETS}", "Add --text FILE", f"ct-table-1 {SETS} --text texts.txt"),
-    Case(papers, f"{MEAN} {SETS} --text texts.txt", "Drop it", f"{MEAN} {SETS}"),
-    Case(papers, MEAN, "pass --sets FILE...,", f"{MEAN} {SETS}"),
-    Case(
-        papers,
-        f"{MEAN} --ranking r.tsv --rows 9",
-        "without --sets or --pairs. Add one of them",
-        f"{MEAN} --ranking r.tsv --rows 9 --pairs pairs.tsv",
-    ),
-    Case(papers, f"{MEAN} {SETS} --senteval d", "Measure them in two commands", f"{MEAN} {SETS}"),
-    Case(
-        papers,
-        f"sg-table-1-wk {SETS} --ranking r.tsv",
-        "a command of its own, with --sets alone",
-        f"sg-table-1-wk {SETS}",
-    ),
-    Case(picture, "cat --head 1", "Pass both", "cat --head 1 --layer 1"),
-    Case(picture, "cat --out a.jpg", "must end in one of .svg", "cat --out a.svg"),
-    Case(trace, "cat --overwrite", "Drop it", "cat"),
-    Case(trace, "cat --against x --hide cat", "Drop --page and --hide", "cat --against x"),
-    Case(grade, "", "or --zip FILE", "--zip x.zip"),
-    Case(grade, "e.py", "Give a folder or a file of a student", "full"),
-    Case(
-        stage,
-        "simcse --text texts.txt --out new --splits dev",
-        "names no task. Drop it",
-        "simcse --text texts.txt --out new",
-    ),
-    Case(series, "--arm a=--epochs=1 --record b", "Drop --arm", "defaults --record b"),
-    Case(reproduce, "methods", "such as methods:6", "methods:6"),
-    Case(check_part1, "--name x", "drop it", ""),
-    Case(check_part1, "--sst_dev_out x.csv", "Drop the flag", ""),
-    Case(labels, "run --folds 3 --curve", "Ask one after the other", "run --curve"),
-    Case(labels, "run --folds 3 --cost-missed 2", "Drop them", "run --folds 3"),
-    Case(compare, "a", "Give A and B", "a b"),
-    Case(compare, "a b --with c", "or several on each", "a b --with c d"),
-]
+def read_cases() -> list[Case]:
+    """The cases of advice.txt: a section for each command, and a case in each line."""
+    cases = []
+    command = ""
+    for line in Path(__file__).with_name("advice.txt").read_text(encoding="utf-8").splitlines():
+        if line.startswith("["):
+            command = line.strip("[]")
+        elif line and not line.startswith("#"):
+            refused, words, followed = f"{line} ".split(" | ")
+            cases.append(Case(command, refused, words, followed))
+    return cases
+
+
+CASES = read_cases()
+
+
+def start(command: str, line: str) -> Any:
+    """Read or run a command line."""
+    if command in STARTS:
+        return STARTS[command](shlex.split(line))
+    return parse_command(OPTIONS[command], command, "", shlex.split(line))
 
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory) -> Path:
     """The folder in which all commands work."""
     folder = tmp_path_factory.mktemp("advice")
-    (folder / "texts.txt").write_text(TEXTS)
-    (folder / "one.txt").write_text(TEXTS.splitlines()[0])
-    (folder / "pairs.tsv").write_text(PAIRS)
-    (folder / "full").mkdir()
-    (folder / "full" / "notes.txt").touch()
-    for name in "abcd":
+    for name, content in FILES.items():
+        (folder / name).write_text(content)
+    for name in ("full", "run1", *"abcd"):
         (folder / name).mkdir()
+    (folder / "full" / "notes.txt").touch()
+    np.save(folder / "narrow.npy", np.ones((3, 4), dtype=np.float32))
+    np.save(folder / "plain.npy", np.ones((3, 192), dtype=np.float32))
+    np.save(folder / "nan.npy", np.full((3, 192), np.nan, dtype=np.float32))
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        assert embed([*EMBED.split(), "--out", "stored.npy"]) == 0
+        assert embed(shlex.split(f"{EMBED} texts.txt --out stored.npy")) == 0
+        assert embed(shlex.split(f"{EMBED} texts.txt --out cls.npy --pooling cls")) == 0
+        assert embed(shlex.split(f"{EMBED} one.txt --out one.npy")) == 0
     assert np.load(folder / "stored.npy").shape[0] == 3
     return folder
 
@@ -289,7 +188,7 @@ def message_of(place, monkeypatch, capsys) -> Callable[[Case, str], str]:
 
     def message_of(case: Case, line: str) -> str:
         try:
-            code = case.start(line.split())
+            code = start(case.command, line)
         except (ValueError, SystemExit) as error:
             return capsys.readouterr().err or str(error)
         return capsys.readouterr().err if code and isinstance(code, int) else ""
@@ -297,9 +196,9 @@ def message_of(place, monkeypatch, capsys) -> Callable[[Case, str], str]:
     return message_of
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.line)
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.command} {case.line}")
 def test_advice_that_is_followed_works(case, message_of):
-    assert case.words in message_of(case, case.line)
+    assert shown(case.words) in message_of(case, case.line)
     assert message_of(case, case.followed) == ""
 
 
@@ -403,12 +302,12 @@ def false_flags(message: Message, flags_of: dict[str, set[str]]) -> list[str]:
 
 def test_each_flag_in_a_message_exists(flags_of):
     found = {}
-    for message in messages():
+    for message in advices():
         false = false_flags(message, flags_of)
         if false:
             found[f"{message.path}:{message.line}"] = false
     assert not found
-    assert len(messages()) > 700 and all(len(flags) > 1 for flags in flags_of.values())
+    assert len(advices()) > 700 and all(len(flags) > 1 for flags in flags_of.values())
 
 
 @pytest.mark.parametrize(

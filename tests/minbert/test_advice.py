@@ -19,6 +19,7 @@ from safetensors.torch import load_file, save_file
 from minbert import BertModel
 from minbert.commands.digests import RECORD_FILE
 from minbert.pooling import check_pooling, save_pooling
+from tests.advice import shown
 
 CONFIG = "config.json"
 ADAPTER = "adapter_config.json"
@@ -183,11 +184,11 @@ CASES = {
     ),
     "an adapter without its settings": Case(
         rename(WEIGHTS, "adapter_model.safetensors"),
-        "Fetch that file, too",
+        "Fetch that file, too, or move",
         rename("adapter_model.safetensors", WEIGHTS),
     ),
     "settings of an adapter that is not there": Case(
-        change(ADAPTER, peft_type="LORA"), f"move {ADAPTER} elsewhere", remove(ADAPTER)
+        change(ADAPTER, peft_type="LORA"), "move {adapter_config.json} elsewhere", remove(ADAPTER)
     ),
     "an adapter that names no base": Case(
         make_adapter_alone, "names no base_model_name_or_path. Write the", name_base
@@ -198,12 +199,12 @@ CASES = {
     "a base that is no model": Case(incomplete_base, "Write a complete model's folder", name_base),
     "two files of weights": Case(
         two_variants,
-        f"Rename the one that is meant to {WEIGHTS}",
+        "Rename the one that is meant to {model.safetensors}",
         rename("first.safetensors", WEIGHTS),
     ),
     "weights of another name": Case(
         rename(WEIGHTS, "weights.safetensors"),
-        f"rename it to {WEIGHTS}",
+        "rename it to {model.safetensors}",
         rename("weights.safetensors", WEIGHTS),
     ),
     "a file in the place of its folder": Case(
@@ -218,13 +219,15 @@ CASES = {
     "an early sentence-transformers": Case(early_layout, "Give that folder", in_folder("0_BERT")),
     "a class of another model": Case(
         change(CONFIG, architectures=["XModel"], model_type=None),
-        'Add "model_type": bert or',
+        'Add "model_type": {bert or distilbert}',
         change(CONFIG, model_type="bert"),
     ),
-    "an edited file": Case(edit_recorded, f"delete the line of {CONFIG}", unlist_config),
-    "a tensor by two names": Case(double, "Delete the one that is not meant", halve),
+    "an edited file": Case(edit_recorded, "delete the line of {config.json}", unlist_config),
+    "a tensor by two names": Case(
+        double, "with different values. Delete the one that is not meant", halve
+    ),
     "more than tensors": Case(
-        store(lambda tensors: (tensors, Path("note"))), f"Convert it to {WEIGHTS}", convert
+        store(lambda tensors: (tensors, Path("note"))), "Convert it to model.safetensors", convert
     ),
     "no table of tensors": Case(
         store(lambda tensors: [tensors]), "Store what model.state_dict() returns", store_state
@@ -239,7 +242,7 @@ def test_advice_that_is_followed_works(tiny_model, tmp_path, name):
     case.damage(folder)
     with pytest.raises(ValueError) as caught:
         BertModel.from_pretrained(folder / case.opened)
-    assert case.words in str(caught.value)
+    assert shown(case.words) in str(caught.value)
 
     mended = case.mend(folder) or folder
     tensors = BertModel.from_pretrained(mended).state_dict()
