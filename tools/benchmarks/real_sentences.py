@@ -33,6 +33,7 @@ from experiments.run_files import read_json
 from minbert.commands.ending import exit_code
 from minbert.commands.flags import Parser
 from minbert.options import EncoderOptions
+from minbert.reporting.intervals import groups_of, standard_errors
 from multitask.evaluation import predict
 from multitask.saved_run import open_model, read_record
 from multitask.tasks import TASKS, accuracy, macro_f1
@@ -42,6 +43,7 @@ SENTENCES = Path(__file__).resolve().parents[2] / "tests" / "hundred_sentences.t
 NEUTRAL = 2
 DEFAULT_MODEL = EncoderOptions().model
 NUM_CLASSES = 5
+MACRO_F1 = "SST, macro-F1"
 
 Scores = dict[str, float]
 
@@ -69,12 +71,22 @@ def class_scores(predictions: np.ndarray, labels: np.ndarray) -> Scores:
     recalls = recall_score(labels, predictions, labels=classes, average=None, zero_division=0)
     scores = {
         "SST, five classes, accuracy": accuracy(predictions, labels),
-        "SST, macro-F1": macro_f1(predictions, labels),
+        MACRO_F1: macro_f1(predictions, labels),
     }
     for label in classes:
         scores[f"SST, recall of class {label}"] = float(recalls[label])
     scores["SST, polarity"] = polarity_accuracy(predictions, labels)
     return scores
+
+
+def errors_by_drawing(predictions: np.ndarray, examples: Sequence[Example]) -> Scores:
+    """Return the standard error over the sentences of the score for which there is no formula.
+
+    predictions: (N,) classes 0 to 4.
+    """
+    groups = groups_of([example.texts for example in examples])
+    (error,) = standard_errors("macro_f1", [predictions], labels_of(examples), groups)
+    return {MACRO_F1: error}
 
 
 def course_scores(predictions: dict[str, np.ndarray], labels: dict[str, np.ndarray]) -> Scores:
@@ -182,21 +194,31 @@ def binary_score(predictions: np.ndarray, examples: Sequence[Example]) -> Scores
     return {title: polarity_accuracy(predictions, labels_of(examples))}
 
 
-def measure(folder: Path, sentences: Sentences) -> Scores:
+class Measured(NamedTuple):
+    """The scores of a run, and the errors over the rows of `errors_by_drawing`."""
+
+    scores: Scores
+    errors: Scores
+
+
+def measure(folder: Path, sentences: Sentences) -> Measured:
     """Return all scores of one run."""
     answer = open_answers(folder)
     course = sentences.course
     scores: Scores = {}
+    errors: Scores = {}
     if course:
         predictions = {}
         for task, examples in course.items():
             predictions[task] = answer(task, examples)
         labels = {task: labels_of(examples) for task, examples in course.items()}
         scores |= course_scores(predictions, labels)
+        errors = errors_by_drawing(predictions["sst"], course["sst"])
     if sentences.binary:
         scores |= binary_score(answer("sst", sentences.binary), sentences.binary)
     examples, has_negation = sentences.hundred
-    return scores | hundred_scores(answer("sst", examples), labels_of(examples), has_negation)
+    scores |= hundred_scores(answer("sst", examples), labels_of(examples), has_negation)
+    return Measured(scores, errors)
 
 
 def majority(sentences: Sentences) -> Scores:
@@ -236,7 +258,7 @@ def format_table(runs: Sequence[Scores], baseline: Scores) -> str:
     return "\n".join(lines)
 
 
-def make_record(folder: Path, scores: Scores, baseline: Scores, label: str = "") -> Record:
+def make_record(folder: Path, measured: Measured, baseline: Scores, label: str = "") -> Record:
     """Return the record of one run: what it was, and its scores on real sentences.
 
     label: of --label, which tells the runs of a comparison apart.
@@ -244,7 +266,13 @@ def make_record(folder: Path, scores: Scores, baseline: Scores, label: str = "")
     run = record_of(read_json(folder / "run.json", "options", "scores"), date.today())
     # The model is named by its last part: its folder differs from machine to machine.
     model = Path(str(run["options"].get("model", DEFAULT_MODEL))).name
-    record = {"model": model, "run": run, "scores": scores, "majority": baseline}
+    record = {
+        "model": model,
+        "run": run,
+        "scores": measured.scores,
+        "row_errors": measured.errors,
+        "majority": baseline,
+    }
     return record | {"label": label} if label else record
 
 
@@ -302,11 +330,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         log(f"{folder}")
         runs.append(measure(folder, sentences))
     baseline = majority(sentences)
-    print(format_table(runs, baseline))
+    print(format_table([run.scores for run in runs], baseline))
     if options.record:
         records = [
-            make_record(folder, scores, baseline, options.label)
-            for folder, scores in zip(options.runs, runs, strict=True)
+            make_record(folder, run, baseline, options.label)
+            for folder, run in zip(options.runs, runs, strict=True)
         ]
         path = REAL_SENTENCES.with_stem(options.record)
         log(f"{add_records(path, records)} new records in {path}")

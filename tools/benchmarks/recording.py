@@ -15,6 +15,7 @@ from data.examples import COURSE_FILES
 from experiments.records import Record, add_records, data_digest, without_folders
 from minbert.training.code_version import code_version
 from minbert.training.run_folder import describe_machine
+from tools.benchmarks.comparison import versions
 
 HELP = "add the result to experiments/records, from which the tables of the documents are made"
 
@@ -45,11 +46,11 @@ def digest_of_folder(data_dir: str | Path) -> str:
 def record_measurement(path: Path, measured: Mapping[str, Any]) -> None:
     """Add a measurement of today to a file of records, and say what comes next.
 
-    measured: its numbers. "machine" and "code" are those of this process where it has none.
+    measured: its numbers. "machine", "code" and "versions" are those of this process where it has
+    none.
     """
-    command = without_folders(sys.argv)
-    record = {**conditions(), "command": command, **measured, "date": date.today().isoformat()}
-    add_records(path, [record])
+    origin = {**conditions(), "versions": versions(), "command": without_folders(sys.argv)}
+    add_records(path, [{**origin, **measured, "date": date.today().isoformat()}])
     print(f"recorded in {path}; python -m tools.tables writes its tables")
 
 

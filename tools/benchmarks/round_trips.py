@@ -27,7 +27,7 @@ from torch import Tensor
 
 from contrastive.embed.export import export
 from contrastive.embedder import open_embedder
-from experiments.records import RECORDS, Record, add_records
+from experiments.records import RECORDS, Record, add_records, without_folders
 from minbert import BertModel, BertTokenizer, hub
 from minbert.commands.ending import exit_code
 from tests.small_models import SENTENCES, make_model
@@ -177,6 +177,7 @@ def make_record(differences: dict[str, dict[str, float]], day: date) -> Record:
         "weights": weights,
         "versions": {name: version(name) for name in LIBRARIES},
         **conditions(),
+        "command": without_folders(sys.argv),
         "date": day.isoformat(),
     }
 

@@ -27,7 +27,12 @@ from experiments.run_files import read_json
 from minbert.commands.ending import exit_code
 from minbert.commands.flags import Parser
 from minbert.commands.outputs import check_new_folder, check_outputs
-from tools.benchmarks.real_sentences import class_scores, labels_of, open_answers
+from tools.benchmarks.real_sentences import (
+    class_scores,
+    errors_by_drawing,
+    labels_of,
+    open_answers,
+)
 from tools.sample.__main__ import Builder, add_source_flags, source_files
 from tools.sample.grades import FIRST_SEEDS, LAST_SEED, candidates, finalists
 from tools.sample.rows import Row, Source, write_task
@@ -97,7 +102,13 @@ def make_record(shares: Shares, run: Path, products: list[Example]) -> Record:
     predictions = open_answers(run)("sst", products)
     scores = class_scores(predictions, labels_of(products))
     content = record_of(read_json(run / "run.json", "options", "scores"), date.today())
-    return {**shares._asdict(), "products": len(products), "run": content, "scores": scores}
+    return {
+        **shares._asdict(),
+        "products": len(products),
+        "run": content,
+        "scores": scores,
+        "row_errors": errors_by_drawing(predictions, products),
+    }
 
 
 def measure_all(builder: Builder, out: Path) -> Iterator[Record]:

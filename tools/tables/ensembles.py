@@ -40,7 +40,7 @@ ROWS = ("best, out of fold", "average", "weighted, out of fold")
 # Files with the rows on which ensembles are scored, by the option that names them.
 DEV_FILES = tuple(f"{column.score}_dev" for column in COLUMNS if column.score != OVERALL)
 # What a record keeps of each run.
-KEPT = ("seed", "options", "data", "scores", "machine", "versions", "code")
+KEPT = ("command", "seed", "options", "data", "scores", "machine", "versions", "code")
 
 
 def record_ensemble(folder: Path, title: str, day: date) -> Record:

@@ -31,7 +31,7 @@ from experiments.results import join
 from experiments.tables import ENOUGH_SEEDS, format_difference, judge
 from tools.tables.conditions import measured_on
 from tools.tables.report_rows import NOTHING, TOO_FEW, compare, directions
-from tools.tables.row_chance import STANDARD_ERRORS
+from tools.tables.row_chance import OF_DIFFERENCES, OF_INTERVALS, STANDARD_ERRORS
 from tools.tables.rows import Content, Entry, Row, pairs_of
 
 SCORES = "scores."  # the fields of scores begin with it
@@ -39,14 +39,7 @@ ENCODER = "encoder"  # the name of the scores where one encoder is measured
 WORSE = "worse copy"
 FIFTHS = 5  # parts of the scale of labels
 COMPARISONS = ("paper comparisons", "paper changes")  # rows of differences
-OF_SCORES = (
-    "Each interval holds the chance in the rows, and with several seeds that in the seeds, too."
-)
 OF_SEEDS = "The intervals are over the seeds."
-OF_DIFFERENCES = (
-    "The intervals are over the seeds. Both sides of a difference are measured on the same rows, "
-    "for which it holds."
-)
 OF_COPIES = "That of a difference of two copies holds the seeds alone, as both have the same rows."
 # Words of the command of a run that differ between its seeds.
 OF_A_SEED = ("--seed", "--out")
@@ -220,7 +213,7 @@ def about_intervals(content: Content, runs: Sequence[Record]) -> str:
     # Older records have no errors over the rows.
     if not all("row_errors" in run for run in runs):
         return OF_SEEDS
-    sentences = [OF_SCORES]
+    sentences = [OF_INTERVALS]
     if "difference" in content.entry.get("copies", []):
         sentences.append(OF_COPIES)
     return " ".join(sentences)

@@ -20,7 +20,17 @@ from tools.tables.ensembles import ROWS as WAYS_TO_JOIN
 from tools.tables.ensembles import check_table, distinct
 from tools.tables.paper_rows import PAPER_NOTES, PAPER_ROWS
 from tools.tables.report_rows import REPORT_NOTES, REPORT_ROWS
-from tools.tables.row_chance import chance_in_rows, of_several_runs
+from tools.tables.row_chance import (
+    OF_DIFFERENCES,
+    OF_INTERVALS,
+    SAME_ROWS,
+    Chance,
+    chance_in_rows,
+    describe,
+    half_width,
+    note_of,
+    of_several_runs,
+)
 from tools.tables.rows import Content, Entry, Row, by_seed, pair_rows
 
 # --- the default job on real sentences ------------------------------------------------------------
@@ -269,6 +279,18 @@ def other_code(content: Content) -> str:
     return "\n\n".join(lines)
 
 
+# --- the museum of mistakes -----------------------------------------------------------------------
+
+MUSEUM_ROWS = 570  # dev rows of SST in the bundled sample
+
+
+def chance_in_museum(content: Content) -> str:
+    """Return how far chance in the dev rows moves the accuracies."""
+    accuracies = [record["accuracy"] for record in content.records]
+    chances = [Chance(half_width("sst", MUSEUM_ROWS, value), MUSEUM_ROWS) for value in accuracies]
+    return note_of([describe("the accuracy", chances)])
+
+
 # --- soups: one run for each task -----------------------------------------------------------------
 
 # What the options of these runs add to those of their task.
@@ -436,6 +458,10 @@ ROWS: Mapping[str, Callable[[Entry, Sequence[Record]], list[Row]]] = {
 NOTES: Mapping[str, Callable[[Content], str]] = {
     "measured": conditions,
     "rows": chance_in_rows,
+    "differences": lambda content: OF_DIFFERENCES,
+    "same_rows": lambda content: SAME_ROWS,
+    "rows_and_seeds": lambda content: OF_INTERVALS,
+    "rows_of_museum": chance_in_museum,
     "seeds": lambda content: seeds_of(content.runs),
     "choice_of_shares": choice_of_shares,
     "conditions_of_waiting": conditions_of_waiting,

@@ -5,6 +5,9 @@ rows has the standard error sqrt(p (1 - p) / N). A correlation has about (1 - r^
 Fisher's transformation. The 95 % interval reaches 1.96 standard errors to both sides. The overall
 score is the mean of three tasks, whose rows are drawn independently of each other.
 
+Where there is no formula, as for macro-F1, a measurement draws the rows itself, and its record has
+the standard error in "row_errors".
+
 A table has this as a note, or as a column where its scores are rows.
 """
 
@@ -42,6 +45,14 @@ COURSE_ROWS = {
     "PARA, accuracy": 20212,
     "STS, Pearson": 863,
 }
+RECALL = "SST, recall of class"
+NUM_CLASSES = 5
+OF_INTERVALS = (
+    "Each interval holds the chance in the rows, and with several seeds that in the seeds, too."
+)
+SAME_ROWS = "Both sides of a difference are measured on the same rows, for which it holds."
+OF_DIFFERENCES = f"The intervals are over the seeds. {SAME_ROWS}"
+NO_PREDICTIONS = "The records hold no predictions, so they have no interval of"
 # Such as "20 sentences, with a negation, polarity".
 NUMBER_IN_NAME = re.compile(r"([\d,]+) (other )?sentences\b.*, polarity")
 COLUMN = "± by rows"
@@ -79,14 +90,23 @@ def chance_of(row: Row, path: str) -> Chance | None:
     folder, _, name = path.rpartition(".")
     if name == OVERALL:
         return chance_of_overall(row, folder)
-    values = [value_of(record, path) for record in row.records]
-    present = [value for value in values if value is not None]
+    present = measured(row, path)
+    errors = [record["row_errors"].get(name) for record in row.records if "row_errors" in record]
+    if row.records and len(errors) == len(row.records) and None not in errors:
+        num_rows = num_rows_of(row.records[0], folder, ACCURACY_OF_SST)
+        return Chance(STANDARD_ERRORS * statistics.fmean(errors), num_rows or 0)
     sizes = {num_rows_of(record, folder, name) for record in row.records}
     # Rows of another number have another interval.
     num_rows = sizes.pop() if len(sizes) == 1 else None
     if num_rows is None or not present:
         return None
     return Chance(half_width(name, num_rows, statistics.fmean(present)), num_rows)
+
+
+def measured(row: Row, path: str) -> list[float]:
+    """Return the values of a score, of the records that have it."""
+    values = [value_of(record, path) for record in row.records]
+    return [value for value in values if value is not None]
 
 
 def chance_of_overall(row: Row, folder: str) -> Chance | None:
@@ -111,12 +131,19 @@ def num_rows_of(record: Mapping[str, Any], folder: str, name: str) -> int | None
     if name in COURSE_ROWS:
         # The runs with other shares of film sentences were measured on product sentences.
         if "products" in record:
-            return record["products"] if name == ACCURACY_OF_SST else None
+            return rows_of_products(name, record["products"])
         return COURSE_ROWS[name]
     number = NUMBER_IN_NAME.fullmatch(name)
     if number:
         return int(number[1].replace(",", ""))
     return dev_rows([record]).get(name)
+
+
+def rows_of_products(name: str, num_products: int) -> int | None:
+    """Return how many product sentences a score has. Each class has the same number of them."""
+    if name == ACCURACY_OF_SST:
+        return num_products
+    return num_products // NUM_CLASSES if name.startswith(RECALL) else None
 
 
 def dev_rows(records: Sequence[Mapping[str, Any]]) -> dict[str, int]:
@@ -152,13 +179,22 @@ def chance_in_rows(content: Content) -> str:
     if content.entry.get("turned", False):
         return note_of_column(content)
     parts = []
+    unknown = []
     for path, title in shown_scores(content.entry):
         chances = [chance_of(row, path) for row in content.rows]
         known = [chance for chance in chances if chance is not None]
         if known:
             parts.append(describe(title, known))
+        elif any(measured(row, path) for row in content.rows):
+            unknown.append(title)
     if not parts:
         return ""
+    note = note_of(parts)
+    return f"{note} {NO_PREDICTIONS} {join(unknown)}." if unknown else note
+
+
+def note_of(parts: Sequence[str]) -> str:
+    """Return the note on scores that are described like this."""
     return (
         f"Chance in the rows alone moves these scores as well: {join(parts)}. That is half of the "
         "95 % interval of one score."
@@ -179,7 +215,7 @@ def note_of_column(content: Content) -> str:
         note += " It is that of the model for which it is widest."
     without = [name for name, cell in cells.items() if cell == UNKNOWN]
     if without:
-        note += f" The records hold no predictions, so they have no interval of {join(without)}."
+        note += f" {NO_PREDICTIONS} {join(without)}."
     return note
 
 

@@ -64,9 +64,15 @@ def test_a_score_with_a_name_of_its_own_has_the_rows_of_its_kind():
     assert note_of({"turned": True}, [row]).endswith("no interval of SST, macro-F1.")
     scores = {"SST, five classes, accuracy": 0.5, "SST, recall of class 2": 0.5}
     row = Row("shares", [{"products": 1180, "scores": scores}])
-    assert "± 0.029 for SST, five classes, accuracy (1,180 rows). That" in note_of(
-        {"scores": list(scores)}, [row]
-    )
+    note = note_of({"scores": list(scores)}, [row])
+    assert "± 0.029 for SST, five classes, accuracy (1,180 rows) and ± 0.064 for" in note
+    assert "SST, recall of class 2 (236 rows). That" in note, "each class has a fifth of them"
+
+    # Macro-F1 has an error where its rows were drawn.
+    drawn = {"scores": {"SST, macro-F1": 0.3}, "row_errors": {"SST, macro-F1": 0.01}}
+    row = Row("a model", [{**drawn, "majority": majority}])
+    assert chance_column([row], ["SST, macro-F1"]) == {"SST, macro-F1": "0.020"}
+    assert "± 0.020 for SST, macro-F1 (1,101 rows)" in note_of({"scores": ["SST, macro-F1"]}, [row])
 
 
 @pytest.mark.parametrize("data", [[None], ["0" * 64], [OF_SST, None]])
