@@ -6,6 +6,7 @@ import statistics
 from pathlib import Path
 
 import pytest
+import torch
 from safetensors.torch import load_file, save_file
 
 from contrastive.quality.__main__ import main as quality
@@ -24,6 +25,7 @@ from experiments.paper_scores import (
     scores_of_record,
 )
 from experiments.records import read_records
+from tests.small_models import make_model
 from tests.toy_sets import write_sts_file
 
 
@@ -141,6 +143,28 @@ def test_every_recipe_runs(commands, tiny_model, sample_data, tmp_path, monkeypa
         lines = [line for line in table.splitlines() if line.startswith(f"| `{name}`")]
         assert len(lines) == (4 if recipe.has_copies else 1), name
         assert not any("nan" in line for line in lines), name
+
+
+@pytest.mark.parametrize("family", ["roberta", "multilingual"])
+def test_rows_of_roberta_and_of_other_languages(
+    family, commands, sample_data, tmp_path, monkeypatch
+):
+    """[SG] tables 2, 3 and 11, [CT] table 3: small random models of both families."""
+    pytest.importorskip("transformers", reason="run setup.sh --dev")
+    monkeypatch.setattr("contrastive.methods.GUIDED_WIDTH", 64)
+    make_model(family, tmp_path / family)
+    sets = write_sts_file(tmp_path / "STS12_test.tsv", sample_data)
+    names = ["sg-table-1-sg-opt", "ct-table-1"]
+    words = [*names, "--model", tmp_path / family, "--sets", sets, "--text", "sts"]
+    words += ["--data-dir", sample_data, "--out", tmp_path / "out", "--seeds", "0"]
+    flags = "--with=--steps 2 --rows 16 --batch-size 8 --device cpu --precision fp32"
+    assert experiments([str(word) for word in [*words, flags]]) == 0
+    for folder in ("sg-table-1-sg-opt-seed0/encoder", "ct-table-1-seed0/encoder-first"):
+        before = load_file(tmp_path / family / "model.safetensors")
+        after = load_file(tmp_path / "out" / folder / "model.safetensors")
+        name = next(name for name in after if name.endswith("attention.self.query.weight"))
+        assert not torch.equal(after[name], before[name.removeprefix("bert.")])
+    assert "nan" not in (tmp_path / "out" / "papers.md").read_text(encoding="utf-8")
 
 
 def test_a_series_is_trained_measured_and_not_repeated(

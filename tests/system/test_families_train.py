@@ -53,7 +53,6 @@ def call(model, data, out, *flags):
 @pytest.mark.parametrize(
     "flags",
     [
-        ["--pair-encoding", "cross"],
         ["--pair-encoding", "cross", "--pooling", "cls", "--pretrain", "mlm"],
         ["--pair-encoding", "bi", "--pretrain", "simcse"],
     ],
