@@ -2,7 +2,7 @@
 
 An entry has these keys. Only `source` and `columns` or `scores` are expected in each.
 
-    source    The file of records, without its ending.
+    source    The file of records, without its ending, or a list of such files.
     where     Only records with these values, such as {name = "soak"}.
     newest    Fields that name a measurement. One that was repeated counts once, with its newest
               record. "all" uses the newest record of the file alone.
@@ -83,7 +83,16 @@ def read_entries() -> dict[str, Entry]:
 
 def records_of(entry: Entry) -> list[Record]:
     """Return the records of a table, before they are grouped."""
-    return select(entry, read_records(RECORDS / f"{entry['source']}.jsonl"))
+    records = []
+    for name in sources_of(entry):
+        records += read_records(RECORDS / f"{name}.jsonl")
+    return select(entry, records)
+
+
+def sources_of(entry: Entry) -> list[str]:
+    """Return the names of the files of records of an entry. A series has a file of its own."""
+    source = entry["source"]
+    return [source] if isinstance(source, str) else source
 
 
 def select(entry: Entry, records: Sequence[Record]) -> list[Record]:
@@ -346,10 +355,11 @@ def make_table(name: str) -> str:
     try:
         records = records_of(entry)
         if not records:
-            return not_measured(entry["source"], entry.get("flags", ""))
+            return not_measured(sources_of(entry)[0], entry.get("flags", ""))
         return build_table(entry, records, notes_of(entry))
     except ValueError as error:
-        raise ValueError(f"{entry['source']}.jsonl: {error}") from error
+        files = ", ".join(f"{source}.jsonl" for source in sources_of(entry))
+        raise ValueError(f"{files}: {error}") from error
 
 
 def show_table(name: str, records: Sequence[Record]) -> str:
