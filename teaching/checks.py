@@ -129,6 +129,13 @@ CHECKS: dict[str, list[Check]] = {
             attention_probs_dropout_prob=0.5,
         ),
         check("no dropout in evaluation", DRAW_HEADS, SAME_HEADS, attention_probs_dropout_prob=0.5),
+        check(
+            "no dropout with p = 0",
+            DRAW_HEADS,
+            SAME_HEADS,
+            training=True,
+            attention_probs_dropout_prob=0.0,
+        ),
     ],
     "AdamW.update": [
         check("first step", draw_steps, SAME_STEPS, num_steps=1),
@@ -251,14 +258,14 @@ CHECKS: dict[str, list[Check]] = {
     ],
     "info_nce": [
         check("values", draw_vectors, SAME_INFO_NCE),
-        check("dot products", draw_vectors, SAME_INFO_NCE, similarity="dot"),
-        check("hard negatives", draw_vectors, SAME_INFO_NCE, hard=True),
-        check("same", draw_vectors, SAME_INFO_NCE, hard=True, same=True),
+        check("dot products", draw_vectors, SAME_INFO_NCE, num_hard=1, similarity="dot"),
+        check("hard negatives", draw_vectors, SAME_INFO_NCE, num_hard=2),
+        check("same", draw_vectors, SAME_INFO_NCE, num_hard=1, same=True),
         check(
             "gradients",
             draw_vectors,
             gradients_of(references.info_nce),
-            hard=True,
+            num_hard=1,
             gradients_of=["anchors", "positives", "hard_negatives"],
         ),
         check(
@@ -269,6 +276,14 @@ CHECKS: dict[str, list[Check]] = {
             gradients_of=["temperature"],
         ),
         check("shapes", draw_bad_vectors, expects_error, is_weak=True, error="ValueError"),
+        check(
+            "a temperature of 0",
+            draw_vectors,
+            expects_error,
+            is_weak=True,
+            error="ValueError",
+            temperature=0.0,
+        ),
     ],
     "joint": [
         check("largest", draw_plan, judge_joint, num_calls=3),

@@ -168,8 +168,10 @@ def info_nce(inputs: Arrays, options: Settings) -> float:
         logits = np.where(inputs["same"] & ~is_own, -np.inf, logits)
     if "hard_negatives" in inputs:
         weight = arguments.get("hard_negative_weight", 0.0)
-        hard = scores(inputs["hard_negatives"]) + weight * is_own
-        hard = np.where(inputs.get("same_hard", ~is_own & is_own), -np.inf, hard)
+        hard = scores(inputs["hard_negatives"])
+        hard += weight * np.tile(is_own, len(hard.T) // len(hard))
+        if "same_hard" in inputs:
+            hard = np.where(inputs["same_hard"], -np.inf, hard)
         logits = np.concatenate([logits, hard], axis=1)
     return float((np.logaddexp.reduce(logits, axis=1) - own).mean())
 

@@ -16,6 +16,16 @@ def formulas(request: pytest.FixtureRequest) -> Iterator[str]:
         yield request.param
 
 
+def place_of(report: pytest.TestReport) -> str:
+    """The last line of the code under test that an unexpected exception has passed, or ""."""
+    entries = getattr(getattr(report.longrepr, "reprtraceback", None), "reprentries", [])
+    files = [entry.reprfileloc for entry in entries if entry.reprfileloc is not None]
+    if not files or "Error" not in files[-1].message or files[-1].message == "AssertionError":
+        return ""
+    inside = [file for file in files if not file.path.startswith(("tests", "/", ".."))]
+    return f" (in {inside[-1].path}, line {inside[-1].lineno})" if inside else ""
+
+
 class Hints:
     """A pytest plugin that keeps the message of the first failure and prints it at the end."""
 
@@ -29,6 +39,7 @@ class Hints:
             # pytest's own explanation of the assertion stands behind the first line.
             message = crash.message.splitlines()[0]
             self.first = message.removeprefix("AssertionError: ").removeprefix("Failed: ")
+            self.first += place_of(report)
 
     def pytest_unconfigure(self, config: pytest.Config) -> None:
         """Print the hint below pytest's own last line."""

@@ -10,6 +10,7 @@ B batch, T tokens, H hidden, N heads, D head size.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 
@@ -75,86 +76,150 @@ def two_heads(rows: list[list[float]]) -> Tensor:
 # --- what a wrong result means --------------------------------------------------------------------
 
 
-def wrong_weights(query: Tensor, key: Tensor) -> dict[str, Tensor]:
-    """The weights of the usual mistakes without a mask, by their hints."""
+def wrong_scores(query: Tensor, key: Tensor, value: Tensor) -> dict[str, Tensor]:
+    """The scores of the usual mistakes by their hints, and the right ones by ""."""
     num_heads, num_tokens, head_size = query.shape[1:]
     root = math.sqrt(head_size)
     product = query @ key.transpose(-2, -1)
     scores = product / root
-    weights = scores.softmax(dim=-1)
-    of_weights = {
-        "exp(2 ln 3) = 9 gives 9/10: did you divide by sqrt(head size)?": product.softmax(dim=-1),
-        "the scores are divided twice, or by the head size instead of sqrt(head size).": (
-            (product / head_size).softmax(dim=-1)
-        ),
-        "the scores are divided by sqrt(H). D, the size of one head, is what counts.": (
-            (product / math.sqrt(num_heads * head_size)).softmax(dim=-1)
-        ),
-        "the scores are divided by sqrt(T), the number of tokens. D, the head size, counts.": (
-            (product / math.sqrt(num_tokens)).softmax(dim=-1)
-        ),
-        "the scores are divided by sqrt(N), the number of heads. D, the head size, counts.": (
-            (product / math.sqrt(num_heads)).softmax(dim=-1)
-        ),
-        "the weights are divided by sqrt(head size) after the softmax. Divide the scores before "
-        "it.": product.softmax(dim=-1) / root,
-        "the scores are multiplied by sqrt(head size). Divide them.": (
-            (product * root).softmax(dim=-1)
-        ),
+    is_later = torch.ones_like(scores).triu(1).bool()
+    is_own = torch.eye(num_tokens).bool()
+    divided = "the scores are divided by "
+    counts = "D, the size of one head, is what counts."
+    return {
+        "": scores,
+        "exp(2 ln 3) = 9 gives 9/10: did you divide by sqrt(head size)?": product,
+        f"{divided}the head size instead of sqrt(head size), or divided twice.": product
+        / head_size,
+        f"{divided}sqrt(H). {counts}": product / math.sqrt(num_heads * head_size),
+        f"{divided}sqrt(T), the number of tokens. {counts}": product / math.sqrt(num_tokens),
+        f"{divided}sqrt(N), the number of heads. {counts}": product / math.sqrt(num_heads),
+        f"{divided}sqrt(B), the size of the batch. {counts}": product / math.sqrt(len(query)),
+        f"{divided}a fourth root, the root of sqrt(D); sqrt(D) is right.": product
+        / math.sqrt(root),
+        f"{divided}8, which is sqrt(64). Read the head size from query: query.size(-1).": product
+        / 8,
+        "the scores are multiplied by sqrt(head size). Divide them.": product * root,
         "query and key are swapped: the scores are query @ key^T, and the arguments come as query, "
-        "key, value.": scores.transpose(-2, -1).softmax(dim=-1),
+        "key, value.": scores.transpose(-2, -1),
         "the scores are query @ key^T; here they are query @ query^T.": (
-            (query @ query.transpose(-2, -1) / root).softmax(dim=-1)
+            query @ query.transpose(-2, -1) / root
         ),
         "the scores are query @ key^T; here they are key @ key^T.": (
-            (key @ key.transpose(-2, -1) / root).softmax(dim=-1)
+            key @ key.transpose(-2, -1) / root
+        ),
+        "the scores are query @ key^T; here they are query @ value^T.": (
+            query @ value.transpose(-2, -1) / root
+        ),
+        "the scores are query @ key^T; here they are key @ value^T.": (
+            key @ value.transpose(-2, -1) / root
         ),
         "the scores are dot products; here they are cosines.": (
-            F.cosine_similarity(query.unsqueeze(-2), key.unsqueeze(-3), dim=-1).softmax(dim=-1)
+            F.cosine_similarity(query.unsqueeze(-2), key.unsqueeze(-3), dim=-1)
         ),
-        "the softmax is missing: the scores themselves are the weights.": scores,
-        "the weights are a softmax, not a log_softmax.": scores.log_softmax(dim=-1),
-        "the weights are a softmax over the keys, not a sigmoid.": scores.sigmoid(),
-        "the weights are a softmax over the keys, not a ReLU.": scores.relu(),
-        "the softmax is taken twice.": weights.softmax(dim=-1),
-        "the weights are a softmax, with exp; here the scores are divided by their sum.": (
-            scores / scores.sum(dim=-1, keepdim=True)
+        "the scores are dot products; here they are distances.": -torch.cdist(query, key),
+        "the scores have the wrong sign: a large dot product gets a large weight.": -scores,
+        "the sign of the scores is lost.": scores.abs(),
+        "later tokens are masked. BERT has no causal mask: a token sees all others.": (
+            scores.masked_fill(is_later, -torch.inf)
         ),
-        "the weights of the softmax are not divided by their sum.": scores.exp(),
+        "a token's score with itself is masked; a token attends to itself, too.": (
+            scores.masked_fill(is_own, -torch.inf)
+        ),
     }
-    for dim, name in {-2: "queries", 1: "heads", 0: "batch"}.items():
-        hint = (
-            f"the softmax is taken over the {name} (dim={dim}). Take it over the keys, the last "
-            "dimension of the scores (dim=-1)."
-        )
-        of_weights[hint] = scores.softmax(dim=dim)
-        of_weights[f"{hint} And divide by sqrt(head size)."] = product.softmax(dim=dim)
-    return of_weights
 
 
-def wrong_results(query: Tensor, key: Tensor, value: Tensor) -> dict[str, Tensor]:
-    """The results of the usual mistakes without a mask, by their hints."""
-    results = {hint: wrong @ value for hint, wrong in wrong_weights(query, key).items()}
-    weights = (query @ key.transpose(-2, -1) / math.sqrt(query.size(-1))).softmax(dim=-1)
-    results["the result is weights @ value; here the weights are transposed."] = (
-        weights.transpose(-2, -1) @ value
-    )
-    results["the result is weights @ value; here it is weights @ key."] = weights @ key
-    results["the result is weights @ value; here it is weights @ query."] = weights @ query
-    results["weights @ value is missing: these are the weights."] = weights
-    results["attention returns (B, N, T, D); MultiHeadAttention.forward joins the heads."] = (
-        (weights @ value).transpose(1, 2).flatten(2)
-    )
-    return results
+OVER = "Take it over the keys, the last dimension of the scores (dim=-1)."
+# From the scores to weights: the usual mistakes by their hints, and the right one by "".
+WRONG_WEIGHTS: dict[str, Callable[[Tensor], Tensor]] = {
+    "": lambda scores: scores.softmax(dim=-1),
+    f"the softmax is taken over the queries (dim=-2). {OVER}": lambda scores: scores.softmax(
+        dim=-2
+    ),
+    f"the softmax is taken over the heads (dim=1). {OVER}": lambda scores: scores.softmax(dim=1),
+    f"the softmax is taken over the batch (dim=0). {OVER}": lambda scores: scores.softmax(dim=0),
+    f"the softmax is taken over queries and keys together. {OVER}": (
+        lambda scores: scores.flatten(-2).softmax(dim=-1).view_as(scores)
+    ),
+    f"the weights are divided by their sum over the queries (dim=-2). {OVER}": (
+        lambda scores: scores.exp() / scores.exp().sum(dim=-2, keepdim=True)
+    ),
+    "the softmax is missing: the scores themselves are the weights.": lambda scores: scores,
+    "the weights are a softmax, not a log_softmax.": lambda scores: scores.log_softmax(dim=-1),
+    "the weights are a softmax over the keys, not a sigmoid.": lambda scores: scores.sigmoid(),
+    "the weights are a softmax over the keys, not a ReLU.": lambda scores: scores.relu(),
+    "the weights are a softmax over the keys, not a tanh.": lambda scores: scores.tanh(),
+    "the softmax is taken twice.": lambda scores: scores.softmax(dim=-1).softmax(dim=-1),
+    "the weights are a softmax, with exp; here the scores are divided by their sum.": (
+        lambda scores: scores / scores.sum(dim=-1, keepdim=True)
+    ),
+    "the weights of the softmax are not divided by their sum.": lambda scores: scores.exp(),
+    "the weights of a query sum to 1; here they have the length 1.": (
+        lambda scores: F.normalize(scores.exp(), dim=-1)
+    ),
+    "all keys get the same weight: do the scores reach the softmax?": (
+        lambda scores: torch.ones_like(scores) / scores.size(-1)
+    ),
+    "only the key with the largest score counts; the softmax gives each key a weight.": (
+        lambda scores: F.one_hot(scores.argmax(dim=-1), scores.size(-1)).to(scores)
+    ),
+}
+
+# From weights, query, key and value to the result.
+WRONG_RESULTS: dict[str, Callable[..., Tensor]] = {
+    "": lambda weights, query, key, value: weights @ value,
+    "the result is weights @ value; here the weights are transposed.": (
+        lambda weights, query, key, value: weights.transpose(-2, -1) @ value
+    ),
+    "the result is weights @ value; here it is weights @ key.": (
+        lambda weights, query, key, value: weights @ key
+    ),
+    "the result is weights @ value; here it is weights @ query.": (
+        lambda weights, query, key, value: weights @ query
+    ),
+    "weights @ value is missing: these are the weights.": lambda weights, query, key, value: (
+        weights
+    ),
+    "attention returns (B, N, T, D); MultiHeadAttention.forward joins the heads.": (
+        lambda weights, query, key, value: (weights @ value).transpose(1, 2).flatten(2)
+    ),
+    "attention returns (B, N, T, D); here heads and tokens are swapped.": (
+        lambda weights, query, key, value: (weights @ value).transpose(1, 2)
+    ),
+    "attention returns all N heads; here their mean is taken.": (
+        lambda weights, query, key, value: (weights @ value).mean(dim=1)
+    ),
+    "the weights are divided by sqrt(head size) after the softmax. Divide the scores before it.": (
+        lambda weights, query, key, value: weights @ value / math.sqrt(query.size(-1))
+    ),
+    "the query is added to the result; BertLayer adds what has to be added.": (
+        lambda weights, query, key, value: weights @ value + query
+    ),
+    "the value is added to the result; BertLayer adds what has to be added.": (
+        lambda weights, query, key, value: weights @ value + value
+    ),
+}
 
 
 def hint_of(attend: Attend, hint: str) -> str:
-    """The mistake that leads to the results of a function, or `hint`."""
+    """The mistakes that lead to the results of a function, as few as possible, or `hint`."""
+    inputs = draw(3, 2, 3, 4, 5)
     found = attend(*draw(3, 2, 3, 4, 5), None, 0.0, False)
-    for name, wrong in wrong_results(*draw(3, 2, 3, 4, 5)).items():
-        is_tensor = isinstance(found, Tensor) and found.shape == wrong.shape
-        if is_tensor and torch.allclose(found, wrong, atol=1e-5):
-            return name
+    if not isinstance(found, Tensor):
+        return hint
+    weights = []
+    for score_hint, scores in wrong_scores(*inputs).items():
+        for weight_hint, weigh in WRONG_WEIGHTS.items():
+            weights.append((score_hint, weight_hint, weigh(scores)))
+    weights.sort(key=lambda row: bool(row[0]) + bool(row[1]))
+    best = 3
+    for score_hint, weight_hint, tensor in weights:
+        for result_hint, finish in WRONG_RESULTS.items():
+            wrong = finish(tensor, *inputs)
+            words = [part for part in (score_hint, weight_hint, result_hint) if part]
+            is_better = len(words) < best and found.shape == wrong.shape
+            if is_better and torch.allclose(found, wrong, atol=1e-5):
+                best, hint = len(words), " And ".join(words)
     return hint
 
 
@@ -163,6 +228,8 @@ def hint_of_mask(attend: Attend, hint: str) -> str:
     query, key, value = draw(3, 2, 3, 4, 5)
     bias = mask_to_bias(torch.tensor([[1, 1, 0, 0], [1, 1, 1, 1]]), torch.float64)
     found = attend(query.clone(), key.clone(), value.clone(), bias, 0.0, False)
+    if not isinstance(found, Tensor):
+        return hint
     scores = query @ key.transpose(-2, -1) / math.sqrt(query.size(-1))
     kept = (bias == 0).double()
     weights = (scores + bias).softmax(dim=-1)
@@ -194,6 +261,8 @@ def hint_of_mask(attend: Attend, hint: str) -> str:
         "the mask of the first row is used for all rows of the batch.": (
             (scores + bias[:1]).softmax(dim=-1)
         ),
+        "a masked token keeps a small weight: the score gets mask_bias, which is -1e308 here, and "
+        "not a number such as -10.": scores.masked_fill(bias != 0, -10.0).softmax(dim=-1),
     }
     for name, wrong in mistakes.items():
         if found.shape == value.shape and torch.allclose(
@@ -218,7 +287,20 @@ def check_by_hand(attend: Attend) -> None:
     }
     before = {name: tensor.clone() for name, tensor in arguments.items()}
     expected = two_heads(EXPECTED_ROWS)
-    found = attend(*arguments.values(), None, 0.0, False)
+    try:
+        found = attend(*arguments.values(), None, 0.0, False)
+    except TypeError as error:
+        assert "NoneType" not in str(error), "mask_bias may be None: ask before you add it"
+        raise
+    except RuntimeError as error:
+        is_shape = any(word in str(error) for word in ("size", "shape", "dimension"))
+        assert not is_shape, (
+            "shapes do not fit: (B, N, T, D) @ (B, N, D, T) gives the scores (B, N, T, T). Is it "
+            "key.transpose(-2, -1), which swaps the last two dimensions of key? In words of torch: "
+            f"{error}"
+        )
+        assert "did not match" not in str(error), f"convert the weights to value's dtype: {error}"
+        raise
     hint = "" if is_close(found, expected) else hint_of(attend, OVER_KEYS)
     assert_close(found, expected, hint)
     for name, tensor in arguments.items():
@@ -241,10 +323,14 @@ def check_mask_by_hand(attend: Attend) -> None:
     # -ln 3 takes the score of key 1 from ln 3 to 0, so both keys get a half.
     bias = torch.tensor([0.0, -math.log(3)], dtype=torch.float64)[None, None, None]
     found = attend(two_heads(QUERY_ROWS), two_heads(KEY_ROWS), value, bias, 0.0, False)
+    is_mask = is_close(found[:, :, :1], value[:, :, :1])
+    hint = "mask_bias is added as it is: after the division by sqrt(head size), and not before it."
+    if is_mask:
+        hint = "mask_bias is added as it is; here each number that is not 0 masks its token."
     assert_close(
         found[:, :, :1],
         torch.full_like(found[:, :, :1], 0.5) * (value.sum(dim=-2, keepdim=True) > 0),
-        "mask_bias is added as it is: after the division by sqrt(head size), and not before it.",
+        hint,
     )
 
 
@@ -267,6 +353,12 @@ def check_dropout(attend: Attend) -> None:
             "nothing was dropped, or the scores were: dropout belongs on the probabilities, after "
             "the softmax."
         )
+        if (attend(flat, flat, value, None, 0.75, False) == 0).any():
+            hint = "`training` is the wrong way round: drop where it is True."
+    if found == {0.0, 2.0}:
+        hint = "what stays is divided by 1 - p twice: torch's dropout does so, too."
+    if sorted(found) == pytest.approx([0.0, 0.125 / 0.9]):
+        hint = "p is 0.1 here; it is the argument dropout_probability."
     if found == {0.0, 0.125}:
         hint = "divide what stays by 1 - p."
     if max(found) == pytest.approx(0.125 / 0.75):
@@ -277,6 +369,10 @@ def check_dropout(attend: Attend) -> None:
     assert torch.equal(links, again), (
         "dropout must drop a link, for all D units at once: before the product with value"
     )
+    is_dropped = (links == 0).squeeze()
+    for dim in (0, 1):
+        is_mixed = is_dropped.any(dim) & ~is_dropped.all(dim)
+        assert is_mixed.any(), "all links of a token are dropped together; draw each by itself"
     # 64 links, three quarters of them on average, and five standard deviations.
     share_dropped = (links == 0).float().mean()
     assert 0.48 < share_dropped < 1.0, (
@@ -514,6 +610,10 @@ def test_a_layer_in_evaluation_drops_nothing():
     assert found.all(), (
         "units of the result are dropped: `attention` drops weights, and nothing is dropped here"
     )
+    layer.dropout_probability = 0.0
+    assert torch.equal(layer(hidden_states), layer(hidden_states)), (
+        "two calls with self.dropout_probability = 0 differ: is another number passed on?"
+    )
 
 
 @pytest.mark.parametrize("implementation", ["eager", "fused"])
@@ -540,63 +640,125 @@ def test_layer_equals_torch_multihead_attention(implementation):
         "heads transposed back, in their order, before they are joined?"
     )
     bias = mask_to_bias(mask, torch.float64)
-    for name, wrong in wrong_layers(ours, hidden_states, bias).items():
-        if found.shape == wrong.shape and torch.allclose(found, wrong):
-            hint = name
-    assert_close(found, expected, hint)
+    is_right = found.shape == expected.shape and is_close(found, expected)
+    assert_close(
+        found, expected, hint if is_right else hint_of_layer(found, ours, hidden_states, bias, hint)
+    )
 
 
-def wrong_layers(layer: MultiHeadAttention, hidden: Tensor, bias: Tensor) -> dict[str, Tensor]:
-    """The results of the usual mistakes in MultiHeadAttention.forward, by their hints."""
-    q, k, v = (layer.get_submodule(name)(hidden) for name in ("query", "key", "value"))
-    heads = [layer.split_heads(tensor) for tensor in (q, k, v)]  # (B, N, T, D) each
-    context = attention(*heads, bias, 0.0, False)
-    joined = context.transpose(1, 2).flatten(2)
-    right = layer.output(joined)
-    viewed = [tensor.reshape(context.shape) for tensor in (q, k, v)]
-    cut = [tensor.unflatten(-1, (-1, layer.num_heads)).permute(0, 3, 1, 2) for tensor in (q, k, v)]
+def wrong_heads(
+    layer: MultiHeadAttention, name: str, hidden: Tensor, projected: dict[str, Tensor]
+) -> dict[str, Tensor]:
+    """What stands for query, key or value in the usual mistakes, and the right heads by ""."""
+    own = projected[name]
+    split = layer.split_heads
+    heads = split(own)
+    wrong = {
+        "": heads,
+        f"{name} is split without transpose(1, 2): a view mixes tokens. Call self.split_heads.": (
+            own.reshape(heads.shape)
+        ),
+        f"unit n x D + d belongs to head n; in {name}, every N-th unit does. Call "
+        "self.split_heads.": own.unflatten(-1, (-1, layer.num_heads)).permute(0, 3, 1, 2),
+        f"{name} is made of the hidden states, without self.{name}.": split(hidden),
+        f"self.{name} is applied twice: project has done it already.": split(
+            layer.get_submodule(name)(own)
+        ),
+        f"{name} is divided by sqrt(head size) here; attention does that.": heads
+        / math.sqrt(layer.head_size),
+    }
+    for other, tensor in projected.items():
+        if other != name:
+            wrong[f"the {other} stands in place of the {name}."] = split(tensor)
+    return wrong
 
-    def through(*changed: Tensor, bias: Tensor | None = bias) -> Tensor:
-        return layer.output(attention(*changed, bias, 0.0, False).transpose(1, 2).flatten(2))
 
+def wrong_joins(layer: MultiHeadAttention, context: Tensor) -> dict[str, Tensor]:
+    """What goes into self.output in the usual mistakes, and the right one by ""."""
+    batch_size, num_heads, num_tokens, head_size = context.shape
+    shape = (batch_size, num_tokens, num_heads * head_size)
     order = "the heads are not joined as they were split: "
+    side = "the heads stand side by side; here "
     return {
+        "": context.transpose(1, 2).flatten(2),
+        f"{order}are they transposed back, (B, N, T, D) to (B, T, N, D), before they are joined? A "
+        "view alone mixes tokens.": context.reshape(shape),
+        f"{order}transpose(1, 2) gives (B, T, N, D); here N comes behind D.": context.permute(
+            0, 2, 3, 1
+        ).flatten(2),
+        f"{order}transpose(1, 2), not (2, 3): (B, T, N, D) is flattened.": context.transpose(
+            2, 3
+        ).reshape(shape),
+        f"{order}T comes in front of B; it is (B, T, N, D).": context.permute(2, 0, 1, 3).reshape(
+            shape
+        ),
+        f"{order}they stand in their order, head 0 first.": context.flip(1)
+        .transpose(1, 2)
+        .flatten(2),
+        f"{side}their mean is taken.": context.mean(dim=1).repeat(1, 1, num_heads),
+        f"{side}their sum is taken.": context.sum(dim=1).repeat(1, 1, num_heads),
+        f"{side}the first one stands in place of all.": context[:, 0].repeat(1, 1, num_heads),
+        "the result of attention is divided by sqrt(head size) once more.": (
+            context.transpose(1, 2).flatten(2) / math.sqrt(head_size)
+        ),
+    }
+
+
+def wrong_ends(layer: MultiHeadAttention, joined: Tensor, hidden: Tensor) -> dict[str, Tensor]:
+    """What is returned in the usual mistakes, and the right one by ""."""
+    right = layer.output(joined)
+    return {
+        "": right,
         "self.output is not applied.": joined,
         "self.output is applied twice.": layer.output(right),
         "the last layer is self.output; here it is self.value.": layer.value(joined),
+        "the last layer is self.output; here it is self.query.": layer.query(joined),
         "the input is added back here; BertLayer does that.": hidden + right,
-        "the mask is not passed on to attention.": through(*heads, bias=None),
-        "the heads are not split: all units are one head, so the scores are divided by sqrt(H). "
-        "Call self.split_heads.": layer.output(
-            attention(*(tensor.unsqueeze(1) for tensor in (q, k, v)), bias, 0.0, False).squeeze(1)
-        ),
-        "the heads are split without transpose(1, 2): a view mixes tokens. They are split by "
-        "self.split_heads.": through(*viewed),
-        "unit n x D + d belongs to head n; here every N-th unit does. The heads are split by "
-        "self.split_heads.": through(*cut),
-        f"{order}are they transposed back, (B, N, T, D) to (B, T, N, D), before they are joined? A "
-        "view alone mixes tokens.": layer.output(context.reshape(hidden.shape)),
-        f"{order}transpose(1, 2) gives (B, T, N, D); here N comes behind D.": layer.output(
-            context.permute(0, 2, 3, 1).flatten(2)
-        ),
-        f"{order}they stand in their order, head 0 first.": layer.output(
-            context.flip(1).transpose(1, 2).flatten(2)
-        ),
-        "the heads stand side by side; here their mean is taken.": layer.output(
-            context.mean(dim=1).repeat(1, 1, layer.num_heads)
-        ),
-        "attention gets query, key, value in this order; here query and key are swapped.": through(
-            heads[1], heads[0], heads[2]
-        ),
-        "attention gets query, key, value in this order; here key and value are swapped.": through(
-            heads[0], heads[2], heads[1]
-        ),
-        "the query stands in place of the key.": through(heads[0], heads[0], heads[2]),
-        "the key stands in place of the value.": through(heads[0], heads[1], heads[1]),
-        "the heads of the hidden states are taken, without self.query, self.key and self.value.": (
-            through(*[layer.split_heads(hidden)] * 3)
-        ),
+        "a LayerNorm stands here; BertLayer has it.": F.layer_norm(right, right.shape[-1:]),
+        "an activation stands behind self.output; there is none.": right.relu(),
+        "an activation stands behind self.output, a GELU; there is none.": F.gelu(right),
     }
+
+
+def hint_of_layer(
+    found: Tensor, layer: MultiHeadAttention, hidden: Tensor, bias: Tensor, hint: str
+) -> str:
+    """The mistakes that lead to a result of a layer, as few as possible, or `hint`."""
+    names = ("query", "key", "value")
+    projected = {name: layer.get_submodule(name)(hidden) for name in names}
+    choices = [wrong_heads(layer, name, hidden, projected).items() for name in names]
+    masks = {
+        "": bias,
+        "the mask is not passed on to attention.": None,
+        "the mask has the wrong sign when it is passed on.": -bias,
+    }
+    unsplit = [tensor.unsqueeze(1) for tensor in projected.values()]
+    one_head = attention(*unsplit, bias, 0.0, False).squeeze(1)
+    no_heads = (
+        "the heads are not split: all units are one head, so the scores are divided by sqrt(H). "
+        "Call self.split_heads."
+    )
+    contexts = [([no_heads], one_head.unflatten(-1, (layer.num_heads, -1)).transpose(1, 2))]
+    for *parts, mask in itertools.product(*choices, masks.items()):
+        words = [name for name, _ in (*parts, mask) if name]
+        # The same mistake in all three, or at most two mistakes.
+        if (
+            len(words) < 3
+            or len({word.replace(name, "") for word, name in zip(words, names, strict=False)}) == 1
+        ):
+            heads = [tensor for _, tensor in parts]
+            contexts.append((words, attention(*heads, mask[1], 0.0, False)))
+    contexts.sort(key=lambda row: len(row[0]))
+    best = 4
+    for words, context in contexts:
+        for join_hint, joined in wrong_joins(layer, context).items():
+            for end_hint, wrong in wrong_ends(layer, joined, hidden).items():
+                mistakes = [*words, *(part for part in (join_hint, end_hint) if part)]
+                if len(mistakes) < best and is_close(found, wrong):
+                    best, hint = len(mistakes), " And ".join(mistakes)
+        if len(words) >= best:
+            break
+    return hint
 
 
 # --- what is attended to --------------------------------------------------------------------------

@@ -37,10 +37,34 @@ MISTAKES = {
     2.0091: "these are dot products; divide each vector by its length, so that they are cosines.",
     0.4791: "the temperature is missing.",
     0.5772: "the cosines are multiplied by the temperature; divide.",
-    0.6600: "this is the sum over the batch; take the mean.",
+    0.6602: "this is the sum over the batch; take the mean.",
     0.4100: "the softmax runs down the columns: anchor i looks for its positive among row i.",
     0.3700: "this is the mean over rows and columns; SimCSE has rows only (bsc has both).",
     -0.3300: "the minus of -log is missing.",
+    2.0103: "only the anchors are divided by their length; divide the positives, too.",
+    0.2500: "only the positives are divided by their length; divide the anchors, too.",
+    0.8202: "each unit is divided by its length over the batch; divide each vector by its own.",
+    0.3931: "each vector is divided by the square of its length; divide it by the length.",
+    0.1637: "the temperature is squared.",
+    0.4103: "the cosines are divided by the root of the temperature.",
+    0.9582: "the loss is divided by the temperature, and not the cosines.",
+    0.2396: "the loss is multiplied by the temperature; divide the cosines by it.",
+    0.1269: "anchors are compared with anchors; compare them with the positives.",
+    0.4425: "positives are compared with positives; compare the anchors with them.",
+    1.0372: "the positive of row i stands in column i, not in column 0.",
+    1.3301: "the sign is wrong: a large cosine must get a large probability.",
+    0.8301: "this is the mean over all pairs; the diagonal alone counts.",
+    0.1650: "the sum is divided by B^2, or halved; divide it by B.",
+    -0.7234: "the log of the softmax is missing.",
+    0.3238: "this is the log of the mean; take the mean of the logs.",
+    0.9994: "these are distances; take cosines.",
+    0.7401: "this is the sum of rows and columns; SimCSE has rows only (bsc has both).",
+    0.6674: "each pair is a question of its own here, with a sigmoid; take a softmax over the row.",
+    0.4762: "this is the logarithm to base 2; the natural one is right.",
+    2.0372: "the cosine of the pair is missing: -log(exp(own) / sum).",
+    0.8733: "the positive is counted twice in the sum under the fraction.",
+    0.1464: "this is the mean of 1 - cosine; the negatives are missing.",
+    0.2674: "exp is missing: -log(exp(own) / sum of exp).",
     -1.0: "the positive is missing from the sum under the fraction; SimCSE's sum runs over all j.",
 }
 OTHER_MISTAKE = "is it the cross-entropy of the cosines / temperature against the diagonal?"
@@ -49,7 +73,7 @@ OTHER_MISTAKE = "is it the cross-entropy of the cosines / temperature against th
 def hint_for(number: float) -> str:
     """What a wrong number most likely means."""
     for wrong, hint in MISTAKES.items():
-        if math.isclose(number, wrong, abs_tol=1e-3):
+        if math.isclose(number, wrong, abs_tol=1.5e-4):
             return hint
     return OTHER_MISTAKE
 
@@ -105,6 +129,14 @@ HARD_MISTAKES = {
     0.9159: "the cosines of the hard negatives are not divided by the temperature.",
     1.0093: "anchors and hard negatives are swapped: row i belongs to anchor i.",
     1.3136: "the hard negatives are compared with the positives; compare them with the anchors.",
+    1.0268: "the other positives are missing; the hard negatives join them in the sum.",
+    0.6912: "hard negatives are further columns of the logits, dim=1, not further rows.",
+    1.6517: "the hard negatives stand in front of the positives; the targets are 0, 1, ...",
+    0.7039: "hard_negative_weight is subtracted; add it.",
+    0.2482: "hard_negative_weight is added to the positives; add it to the own hard negatives.",
+    2.7845: "exp(hard_negative_weight) is added to the logit; add the weight itself.",
+    1.3756: "hard_negative_weight is added to the hard negatives of others; add it to the own one.",
+    0.9621: "the hard negatives of an anchor are averaged; each of them is a column of its own.",
     1.3274: "hard_negative_weight is a factor of the logit; add it to that of the own one.",
 }
 OTHER_HARD_MISTAKE = (
@@ -120,11 +152,19 @@ def check_hard_negatives(loss) -> None:
     number = loss(anchors, positives, 0.5, hard, 1.5).item()
     hint = OTHER_HARD_MISTAKE
     for wrong, mistake in HARD_MISTAKES.items():
-        if math.isclose(number, wrong, abs_tol=1e-3):
+        if math.isclose(number, wrong, abs_tol=1e-4):
             hint = mistake
     expected = hard_by_loop(anchors, positives, hard, 1.5, 0.5)
     message = f"found {number:.4f}, expected {expected:.4f}: {hint}"
     assert number == pytest.approx(expected, abs=1e-4), message
+    # Two for each anchor: hard negatives i and i + B are those of anchor i.
+    both = torch.cat([hard, torch.tensor([[-1.0, 1], [3, 0]])])
+    number = loss(anchors, positives, 0.5, both, 1.5).item()
+    expected = hard_by_loop(anchors, positives, both, 1.5, 0.5)
+    assert number == pytest.approx(expected, abs=1e-4), (
+        f"found {number:.4f}, expected {expected:.4f}: with K for each anchor, its own ones are i, "
+        "i + B, i + 2 B, and so on."
+    )
 
 
 def hard_by_loop(
@@ -146,7 +186,8 @@ def hard_by_loop(
         for j, negative in enumerate(hard.double()):
             score = F.cosine_similarity(anchor, negative, dim=0).item() / temperature
             is_left_out = same_hard is not None and same_hard[i, j]
-            terms.append(left_out if is_left_out else math.exp(score + weight * (i == j)))
+            is_own = i == j % len(anchors)
+            terms.append(left_out if is_left_out else math.exp(score + weight * is_own))
         total += math.log(sum(terms)) - own
     return total / len(anchors)
 
@@ -177,6 +218,23 @@ def check_same(loss) -> None:
                 "what says the same has a logit of 0, and e^0 = 1 counts. It is left out of row i: "
                 "its logit is -inf."
             )
+    others = {
+        "`same` is transposed: row i is that of anchor i.": (same.T, same_hard),
+        "`same` is turned round: True is left out.": (~same, same_hard),
+        "`same_hard` is transposed: row i is that of anchor i.": (same, same_hard.T),
+        "`same_hard` is turned round: True is left out.": (same, ~same_hard),
+        "`same` is used in place of `same_hard`.": (same, same),
+        "`same_hard` is used in place of `same`.": (same_hard, same_hard),
+        "the diagonal of `same_hard` counts: the own hard negative may say the same.": (
+            same,
+            same_hard & ~torch.eye(6, dtype=torch.bool),
+        ),
+        "neither `same` nor `same_hard` is heeded.": (None, None),
+    }
+    for mistake, masks in others.items():
+        wrong = hard_by_loop(anchors, positives, hard, 0.7, 0.5, *masks)
+        if math.isclose(found, wrong, abs_tol=1e-6):
+            hint = mistake
     if math.isclose(found, without, abs_tol=1e-6):
         hint = "`same` is not heeded."
     if math.isclose(found, without_hard, abs_tol=1e-6):
@@ -198,6 +256,14 @@ def test_dot_products():
     expected = (math.log(1 + math.exp(2)) + math.log(1 + math.exp(-6))) / 2
     found = info_nce(anchors, positives, 1.0, similarity="dot").item()
     assert found == pytest.approx(expected, rel=1e-5), "similarity='dot' divides by no length"
+    # Row 1 gets 2 and -1, row 2 gets 0 and 2.
+    hard = torch.tensor([[2.0, 0], [-1, 1]])
+    rows = [[1.0, 3, 2, -1], [0.0, 6, 0, 2]]
+    expected = sum(torch.tensor(row).logsumexp(0).item() for row in rows) / 2 - (1 + 6) / 2
+    found = info_nce(anchors, positives, 1.0, hard, similarity="dot").item()
+    assert found == pytest.approx(expected, rel=1e-5), (
+        "similarity='dot' is that of the hard negatives, too: no length divides them"
+    )
 
 
 # --- a slow loop, and a library -------------------------------------------------------------------
@@ -324,8 +390,14 @@ def test_a_zero_vector_gives_finite_numbers():
 def test_a_temperature_that_is_not_positive(temperature):
     message = "temperature"
     for value in (temperature, torch.tensor(temperature)):
-        with pytest.raises(ValueError, match=message):
+        try:
             info_nce(*vectors(0), value)
+        except ValueError as error:
+            assert message in str(error)
+            continue
+        pytest.fail(
+            f"the temperature {value} was taken: call check_positive, as the docstring says"
+        )
 
 
 # A call with a wrong choice or shape, by a part of its message. That of info_nce is a student's.

@@ -47,10 +47,17 @@ def mask_sevens(num_rows: int, num_tokens: int, vocab_size: int) -> tuple[Tensor
 def test_probability_0_changes_nothing():
     input_ids, is_special = make_batch()
     before = input_ids.clone()
-    same, labels = mask_tokens(input_ids, is_special, 60, MASK, probability=0.0)
-    assert torch.equal(same, before), (
-        "with probability 0 no token is chosen, and none is changed: is it draw < probability?"
-    )
+    result = mask_tokens(input_ids, is_special, 60, MASK, probability=0.0)
+    assert isinstance(result, tuple), f"found {result}, expected MaskedBatch: not written yet?"
+    same, labels = result
+    assert not (same == IGNORED).any(), "input_ids come first in MaskedBatch, then the labels"
+    share = (labels != IGNORED)[~is_special].float().mean().item()
+    hint = "with probability 0 no token is chosen, and none is changed: is it draw < probability?"
+    if 0 < share < 0.4:
+        hint = "with probability 0 no token is chosen: is the argument probability heeded?"
+    if share == 0:
+        hint = "a token is changed that was not chosen: only is_chosen is hidden or replaced"
+    assert torch.equal(same, before), hint
     assert (labels == IGNORED).all(), f"the label of a token that is not chosen is {IGNORED}"
 
 
@@ -84,12 +91,37 @@ def hint_of_shares(masked: Tensor, kept: Tensor) -> str:
         (0.9, 0.0): "none that is chosen stays as it is; 10 % do, and 80 % become [MASK].",
         (0.8, 0.0): "none that is chosen stays as it is; 10 % do, and 10 % become random.",
         (0.8, 0.2): "10 % of all that are chosen become random, not 10 % of the rest, nor none.",
+        (0.0, 0.1): (
+            "none that is chosen becomes mask_token_id: is it a fixed number here, or does a "
+            "random token overwrite it?"
+        ),
+        (0.1, 0.8): "80 % become [MASK] and 10 % stay; here it is the other way round.",
         (0.0, 1.0): "none that is chosen becomes [MASK]; 80 % do.",
         (0.9, 0.1): "none that is chosen becomes random; 10 % do.",
         (0.0, 0.8): "[MASK] and what stays are swapped.",
         (0.1, 0.1): "[MASK] and random tokens are swapped.",
     }
     return hints.get(shares, "are the shares of the chosen tokens, 80 %, 10 % and 10 % of them?")
+
+
+def assert_drawn_alone(is_chosen: Tensor, corrupted: Tensor) -> None:
+    """Each token has its own draws. is_chosen, corrupted: 100 rows of 1,000 tokens."""
+    for dim, name in ((0, "row"), (1, "column")):
+        is_whole = is_chosen.all(1 - dim).any()
+        assert not is_whole, f"a {name} is chosen whole: draw (B, T) numbers, one for each token"
+    assert len(is_chosen.sum(1).unique()) > 1, (
+        "each row has the same number of chosen tokens; each token is chosen by itself"
+    )
+    is_masked = is_chosen & (corrupted == MASK)
+    is_mixed = is_masked.any(1) & (is_chosen & ~is_masked).any(1)
+    assert is_mixed.any() or is_masked.any(1).all() or not is_masked.any(), (
+        "all chosen tokens of a row have the same fate: draw (B, T) numbers, one for each token"
+    )
+    is_random = is_chosen & ~is_masked & (corrupted != 7)
+    rows = [row[there] for row, there in zip(corrupted, is_random, strict=True) if there.sum() > 1]
+    assert not rows or any(len(row.unique()) > 1 for row in rows[:5]), (
+        "all random tokens of a row are the same: draw one for each place"
+    )
 
 
 def test_shares():
@@ -102,6 +134,7 @@ def test_shares():
     is_replaced = is_chosen & ~is_masked & ~is_kept
     num_chosen = is_chosen.sum().item()
 
+    assert_drawn_alone(is_chosen, corrupted)
     # Four standard deviations, sqrt(n p (1 - p)), of n = 100,000 tokens.
     allowed = 4 * math.sqrt(100_000 * 0.15 * 0.85)
     assert num_chosen == pytest.approx(15_000, abs=allowed), (
@@ -151,7 +184,8 @@ def test_each_place_and_random_token_is_as_likely_as_another():
     counts = corrupted[is_chosen].bincount(minlength=20)
     random_ids = [token for token in range(20) if token not in (MASK, 7)]
     assert chisquare(counts[random_ids].numpy()).pvalue > 1e-4, (
-        "some tokens are drawn more often than others: is the draw over the whole vocabulary?"
+        "some tokens are drawn more often than others: is the draw over the whole vocabulary, from "
+        "0 to vocab_size - 1?"
     )
 
 
@@ -182,11 +216,16 @@ def test_the_pieces_of_a_word_are_chosen_together():
     _, labels = mask_tokens(input_ids, is_special, 60, MASK, probability=0.3, continues=continues)
     is_chosen = (labels != IGNORED)[:, 1:-1]
     words = [is_chosen[:, :3], is_chosen[:, 3:4], is_chosen[:, 4:]]
+    hint = (
+        "a word is chosen whole or not at all: does `continues` decide whose draw a piece takes "
+        "(share_within_words)?"
+    )
+    if not is_chosen[:, [1, 2, 5]].any():
+        hint = "only the first piece of a word is chosen; its later pieces are chosen with it"
+    if is_chosen.all():
+        hint = "all words are chosen"
     for word in words:
-        assert (word.all(1) == word.any(1)).all(), (
-            "a word is chosen whole or not at all: does `continues` decide whose draw a piece "
-            "takes (share_within_words)?"
-        )
+        assert (word.all(1) == word.any(1)).all(), hint
     counts = torch.stack([word.any(1) for word in words], dim=1).long()
     for number in counts.sum(0).tolist():
         assert number == pytest.approx(300, abs=4 * math.sqrt(1000 * 0.3 * 0.7)), (

@@ -9,6 +9,7 @@ tests/teaching/mistakes.toml.
 from __future__ import annotations
 
 import copy
+import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping
 from types import SimpleNamespace
@@ -127,6 +128,23 @@ MISTAKES: dict[str, dict[str, Part]] = {
     "the bias correction multiplies by sqrt(1 - beta_2^t): it is folded into the step size.": {
         "size": lambda s: s.lr / math.sqrt(1 - s.b2**s.t) / (1 - s.b1**s.t)
     },
+    "the bias correction is sqrt(1 - beta_2^t) / (1 - beta_1^t); here the power stands outside the "
+    "brackets.": {"size": lambda s: s.lr * math.sqrt((1 - s.b2) ** s.t) / (1 - s.b1) ** s.t},
+    "the bias correction has 1 - beta_1^t, not (1 - beta_1)^t.": {
+        "size": lambda s: s.lr * math.sqrt(1 - s.b2**s.t) / (1 - s.b1) ** s.t
+    },
+    "correct_bias is the wrong way round: correct where it is True.": {
+        "size": lambda s: s.lr,
+        "uncorrected_size": RIGHT["size"],
+    },
+    "the step size is divided by lr; multiply by it.": {
+        "size": lambda s: RIGHT["size"](s) / s.lr**2,
+        "uncorrected_size": lambda s: 1 / s.lr,
+    },
+    "lr is a fixed number, 0.001; read it from the group.": {
+        "size": lambda s: 0.001 * RIGHT["size"](s) / s.lr,
+        "uncorrected_size": lambda s: 0.001,
+    },
     "the second moment's correction, sqrt(1 - beta_2^t), is missing.": {
         "size": lambda s: s.lr / (1 - s.b1**s.t)
     },
@@ -202,8 +220,8 @@ MISTAKES: dict[str, dict[str, Part]] = {
         "v": lambda s: (1 - s.b2) * s.g**2,
     },
     "the state keeps the corrected moments; keep the uncorrected ones.": {
-        "m": lambda s: RIGHT["m"](s) / (1 - s.b1**s.t),
-        "v": lambda s: RIGHT["v"](s) / (1 - s.b2**s.t),
+        "m": lambda s: RIGHT["m"](s) / (1 - s.b1**s.t if s.correct_bias else 1.0),
+        "v": lambda s: RIGHT["v"](s) / (1 - s.b2**s.t if s.correct_bias else 1.0),
         "size": lambda s: s.lr,
     },
     "beta_1 and beta_2 are swapped.": {
@@ -228,7 +246,53 @@ MISTAKES: dict[str, dict[str, Part]] = {
         "v": lambda s: 0.999 * s.v + 0.001 * s.g**2,
         "size": lambda s: s.lr * math.sqrt(1 - 0.999**s.t) / (1 - 0.9**s.t),
     },
+    "the first moment adds up g, not g^2, and the second one g^2.": {
+        "m": lambda s: s.b1 * s.m + (1 - s.b1) * s.g**2,
+        "v": lambda s: s.b2 * s.v + (1 - s.b2) * s.g,
+    },
+    "the second moment is the product of g and the first moment; it adds up g^2.": {
+        "v": lambda s: s.b2 * s.v + (1 - s.b2) * s.g * s.m
+    },
+    "the second moment adds up g^2, the square of the gradient, and not g.": {
+        "v": lambda s: s.b2 * s.v + (1 - s.b2) * s.g
+    },
+    "the second moment adds up (g - m)^2; g^2 is right.": {
+        "v": lambda s: s.b2 * s.v + (1 - s.b2) * (s.g - s.m) ** 2
+    },
+    "the first moment keeps beta_1 of itself; here it keeps 1 - beta_1.": {
+        "m": lambda s: (1 - s.b1) * (s.m + s.g)
+    },
+    "the second moment keeps beta_2 of itself; here it keeps 1 - beta_2.": {
+        "v": lambda s: (1 - s.b2) * (s.v + s.g**2)
+    },
     # --- the step
+    "the step follows the first moment; here it follows the gradient.": {
+        "step": lambda s: s.size * s.g / (math.sqrt(s.v) + s.eps)
+    },
+    "the step follows the sign of the gradient; it is m / (sqrt(v) + eps).": {
+        "step": lambda s: s.size * math.copysign(1, s.g)
+    },
+    "the step is m / (sqrt(v) + eps); here it is b1 m + (1 - b1) g in place of m, as in NAdam.": {
+        "step": lambda s: s.size * (s.b1 * s.m + (1 - s.b1) * s.g) / (math.sqrt(s.v) + s.eps)
+    },
+    "the step has the sign of m; here the sign is lost.": {
+        "step": lambda s: s.size * abs(s.m) / (math.sqrt(s.v) + s.eps)
+    },
+    "m is divided by sqrt(v) + eps, not multiplied.": {
+        "step": lambda s: s.size * s.m * (math.sqrt(s.v) + s.eps)
+    },
+    "the root of v is taken twice.": {"step": lambda s: s.size * s.m / (s.v**0.25 + s.eps)},
+    "m is not divided by sqrt(v) + eps.": {"step": lambda s: s.size * s.m},
+    "eps is added twice, inside the root and outside; outside is right.": {
+        "step": lambda s: s.size * s.m / (math.sqrt(s.v + s.eps) + s.eps)
+    },
+    "eps is subtracted; add it.": {"step": lambda s: s.size * s.m / (math.sqrt(s.v) - s.eps)},
+    "eps stands outside the fraction; it belongs to the divisor, sqrt(v) + eps.": {
+        "step": lambda s: s.size * (s.m / math.sqrt(s.v) + s.eps)
+    },
+    "the moment of the step is the one from before the update; update m first.": {
+        "step": lambda s: s.size * (s.m - (1 - s.b1) * s.g) / s.b1 / (math.sqrt(s.v) + s.eps)
+    },
     "the second moment needs its square root.": {"step": lambda s: s.size * s.m / (s.v + s.eps)},
     "the state keeps the root of v; keep v without its root.": {
         "v": lambda s: math.sqrt(RIGHT["v"](s)),
@@ -268,6 +332,25 @@ MISTAKES: dict[str, dict[str, Part]] = {
     "weight decay multiplies the parameter, not the first moment.": {
         "decay": lambda s: s.lr * s.weight_decay * s.m
     },
+    "weight decay is multiplied by lr once, not by lr^2.": {
+        "decay": lambda s: s.lr**2 * s.weight_decay * s.p
+    },
+    "weight decay is multiplied by lr; here lr is multiplied by its square.": {
+        "decay": lambda s: s.lr * s.weight_decay**2 * s.p
+    },
+    "half of the weight decay is applied.": {"decay": lambda s: s.lr * s.weight_decay * s.p / 2},
+    "weight decay divides by 1 + lr weight_decay; subtract lr weight_decay p.": {
+        "decay": lambda s: s.p - s.p / (1 + s.lr * s.weight_decay)
+    },
+    "weight decay is multiplied by t; it is lr weight_decay p at each step.": {
+        "decay": lambda s: s.t * s.lr * s.weight_decay * s.p
+    },
+    "weight decay takes the parameter itself, not its sign.": {
+        "decay": lambda s: s.lr * s.weight_decay * math.copysign(1, s.p)
+    },
+    "weight decay is added to the gradient and to the parameter; the second alone is right.": {
+        "g": lambda s: s.g + s.weight_decay * s.p
+    },
     "weight decay is applied twice.": {
         "decay": lambda s: s.p - s.p * (1 - s.lr * s.weight_decay) ** 2
     },
@@ -283,18 +366,64 @@ PROBES: tuple[dict[str, Any], ...] = (
 
 
 def hint_of(optimizer_class: OptimizerClass, probe: dict[str, Any], hint: str) -> str:
-    """The mistake that leads to the number of a probe and to most numbers of PROBES, or `hint`."""
-    best = 0
-    found = [step_once(optimizer_class, **settings) for settings in (probe, *PROBES)]
+    """The mistake, or two of them, that lead to the numbers of all probes.
+
+    Otherwise what the state says about the moments, or `hint`.
+    """
+    probes = (probe, *PROBES)
+    found = [step_once(optimizer_class, **settings) for settings in probes]
+    pairs = []
+    for (name, one), (other_name, other) in itertools.combinations(MISTAKES.items(), 2):
+        if not {*one} & {*other}:
+            pairs.append((f"{name} And {other_name}", {**one, **other}))
+    for name, parts in [*MISTAKES.items(), *pairs]:
+        if all(
+            is_led_to(number, parts, probe) for number, probe in zip(found, probes, strict=True)
+        ):
+            return name
+    hint = hint_of_most(found, probes, f"both moments are right. {hint}")
+    return hint_of_moments(optimizer_class) or hint
+
+
+def is_led_to(found: float, parts: Mapping[str, Part], probe: dict[str, Any]) -> bool:
+    """Whether these parts lead to a number. Some divide by 0, or overflow."""
+    try:
+        return math.isclose(found, plain_steps(parts, **probe), rel_tol=1e-5)
+    except (ArithmeticError, ValueError):
+        return not math.isfinite(found)
+
+
+def hint_of_most(found: list[float], probes: tuple[dict[str, Any], ...], hint: str) -> str:
+    """The mistake that leads to the number of the first probe and to most others, or `hint`."""
+    most = 2
     for name, parts in MISTAKES.items():
-        expected = [plain_steps(parts, **settings) for settings in (probe, *PROBES)]
-        fits = [
-            math.isclose(one, other, rel_tol=1e-5)
-            for one, other in zip(found, expected, strict=True)
-        ]
-        if fits[0] and sum(fits) > best:
-            best, hint = sum(fits), name
+        fits = [is_led_to(*row) for row in zip(found, [parts] * len(found), probes, strict=True)]
+        if fits[0] and sum(fits) > most:
+            most, hint = sum(fits), name
     return hint
+
+
+def hint_of_moments(optimizer_class: OptimizerClass) -> str:
+    """Which line is wrong, by the state after two steps with gradients 3 and -1, or ""."""
+    parameter = nn.Parameter(torch.ones(1, dtype=torch.float64))
+    optimizer = optimizer_class([parameter], lr=0.5, eps=0.0)
+    state: dict[str, Any] = {}
+    for step, (gradient, m, v) in enumerate([(3.0, 0.3, 0.009), (-1.0, 0.17, 0.009991)], 1):
+        parameter.grad = torch.full((1,), gradient, dtype=torch.float64)
+        optimizer.step()
+        state = optimizer.state[parameter]
+        for name, formula, expected in (
+            ("first_moment", "m = b1 m + (1 - b1) g", m),
+            ("second_moment", "v = b2 v + (1 - b2) g^2", v),
+        ):
+            if float(state[name]) == 0.0:
+                return f"{name} is not written to the state. Change it in place, as by mul_."
+            if not math.isclose(float(state[name]), expected, rel_tol=1e-5):
+                return (
+                    f"{name} is {float(state[name]):.4g} after step {step} with g = {gradient:g}, "
+                    f"expected {expected:.4g}: {formula}."
+                )
+    return ""
 
 
 def assert_ends(optimizer_class: OptimizerClass, expected: float, hint: str, **probe: Any) -> None:
@@ -361,6 +490,13 @@ def check_decay(optimizer_class: OptimizerClass) -> None:
     assert_ends(optimizer_class, expected, hint, **options)
 
 
+def check_several_steps(optimizer_class: OptimizerClass) -> None:
+    """Two or three steps with each setting."""
+    for probe in PROBES:
+        hint = f"compare with plain_steps: {probe}"
+        assert_ends(optimizer_class, plain_steps({}, **probe), hint, **probe)
+
+
 def check_decay_follows_the_schedule(optimizer_class: OptimizerClass) -> None:
     """A schedule changes the group's lr. With lr = 0 the parameter neither steps nor decays."""
     parameter = nn.Parameter(torch.ones(1))
@@ -379,6 +515,7 @@ CHECKS = (
     check_without_correction,
     check_eps,
     check_decay,
+    check_several_steps,
     check_decay_follows_the_schedule,
 )
 

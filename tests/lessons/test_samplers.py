@@ -95,7 +95,13 @@ def passes_of(task: str, steps: Iterable[Step]) -> list[list[list[int]]]:
 
 
 def test_joint_by_hand():
-    steps = list(joint(BY_HAND, seeded()))
+    result = joint(BY_HAND, seeded())
+    assert isinstance(result, list), f"found {result}, expected a list of steps: not written yet?"
+    steps = list(result)
+    are_lists = all(isinstance(step, list) for step in steps)
+    assert are_lists and all(len(batch) == 2 for step in steps for batch in step), (
+        "a step is a list of TaskBatch(name, rows), one for each task"
+    )
     assert not steps or any(len(step) > 1 for step in steps), (
         "each step holds one task; one batch of every task makes a step of joint"
     )
@@ -153,6 +159,15 @@ def test_joint_samples_the_larger_down_to_the_smallest():
 
 def test_mt_dnn_by_hand():
     steps = mt_dnn(BY_HAND, seeded())
+    assert isinstance(steps, list), f"found {steps}, expected a list of steps: not written yet?"
+    assert all(isinstance(step, list) for step in steps), (
+        "a step is a list of TaskBatch(name, rows), here of a single one"
+    )
+    for seed in range(5):
+        drawn = [str(step) for step in mt_dnn(BY_HAND, seeded(seed))]
+        assert len(set(drawn)) == len(drawn), (
+            "a batch comes twice: each comes once, in a random order (torch.randperm)"
+        )
     assert sorted(steps) == [[("sst", [0, 1])], [("sst", [2])], [("sts", [5])]], (
         "all batches of all tasks, one in each step"
     )
@@ -215,6 +230,8 @@ def test_weights_are_passes():
     assert mt_dnn(MAKE_BATCHES, seeded(), {"sst": 1.0}) == mt_dnn(MAKE_BATCHES, seeded())
     more = mt_dnn(MAKE_BATCHES, seeded(), {"sst": 1.3})
     assert len(batches_of("sst", more)) == 4, "3 batches x 1.3 is 3.9: round to 4, not down to 3"
+    more = mt_dnn(MAKE_BATCHES, seeded(), {"sst": 1.1})
+    assert len(batches_of("sst", more)) == 3, "3 batches x 1.1 is 3.3: round to 3, not up to 4"
     few = mt_dnn(MAKE_BATCHES, seeded(), {"sst": 0.01})
     assert len(batches_of("sst", few)) == 1, "a task never drops out"
 

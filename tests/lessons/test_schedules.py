@@ -31,35 +31,97 @@ LINEAR_MISTAKES = {
     (10 / 8, 9 / 8): "the warm-up is missing: take the smaller one of `warmup` and the line",
     (10 / 16, 9 / 8): "`warmup` and the line are multiplied; take the smaller one",
     (1.0, 1.0): "the warm-up is missing: take the smaller one of `warmup` and the line",
+    (7 / 4, 17 / 8): "`warmup` and the line are added; take the smaller one",
+    (1 / 3, 2 / 3): "the warm-up is (step + 1) / w, as in `warmup`, not (step + 1) / (w + 1)",
+    (1 / 10, 2 / 10): "the warm-up is (step + 1) / w; here it is divided by num_steps",
+    (0.0, 1.0): "the warm-up is (step + 1) / w, as in `warmup`, not step / (w - 1)",
+    (0.0, 0.0): "the warm-up is 0 here: it is (step + 1) / w, as in `warmup`",
     (0.0, 1 / 8): "the line rises; what counts is the steps that remain, num_steps - step",
     (0.0, 1 / 2): "the warm-up is one step behind: (step + 1) / w, which is `warmup`",
     (1 / 2, 9 / 10): "the line divides by all steps instead of those after the warm-up",
 }
 
 
+# What comes out after the warm-up, by the mistake.
+LINE_MISTAKES = {
+    "the line divides by all steps instead of those after the warm-up": (
+        lambda step: (10 - step) / 10
+    ),
+    "the line begins at step 0: 1 - step / num_steps; begin at the end of the warm-up": (
+        lambda step: 1 - step / 10
+    ),
+    "the line rises; what counts is the steps that remain, num_steps - step": (
+        lambda step: (step - 2) / 8
+    ),
+    "the factor stays at 1 after the warm-up; the line is missing": lambda step: 1.0,
+    "the line is squared": lambda step: ((10 - step) / 8) ** 2,
+    "this is half a cosine; the line is straight": (
+        lambda step: (1 + math.cos(math.pi * (step - 2) / 8)) / 2
+    ),
+    "the line is one step late: it has not reached 0 at step num_steps": lambda step: (
+        (11 - step) / 8
+    ),
+    "early: the line reaches 0 at step num_steps, which is no step of the run": lambda step: (
+        (9 - step) / 8
+    ),
+    "the line reaches 0 at step num_steps, which is no step of the run; here it is 0 one step "
+    "before": lambda step: (9 - step) / 7,
+    "the line divides by the steps of the warm-up; divide by those after it": (
+        lambda step: min(1.0, (10 - step) / 2)
+    ),
+    "the line divides by one step too few: num_steps - num_warmup_steps is right": (
+        lambda step: min(1.0, (10 - step) / 7)
+    ),
+    "the line divides by one step too many: num_steps - num_warmup_steps is right": (
+        lambda step: (10 - step) / 9
+    ),
+    "Write / and not //: this is a division of whole numbers": lambda step: float((10 - step) // 8),
+}
+
+
 def test_linear_by_hand():
     """10 steps, 2 of warm-up: up in halves, then down in eighths to 0 at step 10."""
     found = [linear(step, 10, 2) for step in range(10)]
+    assert None not in found, "not written yet, or is the return missing?"
     hint = "the warm-up is that of `warmup`"
     for wrong, mistake in LINEAR_MISTAKES.items():
         if found[:2] == pytest.approx(wrong):
             hint = mistake
     assert found[:2] == pytest.approx([1 / 2, 2 / 2]), f"{found[:2]}, expected [0.5, 1.0]: {hint}"
-    assert len(set(found)) > 3, f"{found}: is // a division of whole numbers? Write /"
-    assert found[9] != 0.0, "the line reaches 0 at step num_steps, which is no step of the run"
-    expected = [8 / 8, 7 / 8, 6 / 8, 5 / 8, 4 / 8, 3 / 8, 2 / 8, 1 / 8]
-    assert found[2:] == pytest.approx(expected), (
+    hint = (
         "after the warm-up, (num_steps - step) / (num_steps - num_warmup_steps): do you divide by "
         "all steps instead of those after the warm-up?"
     )
+    for mistake, line in LINE_MISTAKES.items():
+        if found[3:] == pytest.approx([line(step) for step in range(3, 10)]):
+            hint = mistake
+    assert found[9] != 0.0, hint
+    expected = [8 / 8, 7 / 8, 6 / 8, 5 / 8, 4 / 8, 3 / 8, 2 / 8, 1 / 8]
+    assert found[2:] == pytest.approx(expected), hint
     found = [linear(step, 4) for step in range(5)]
+    assert found[4] <= 0.0, "the line goes down to 0, at step num_steps; it has no lowest factor"
     assert found == [1.0, 0.75, 0.5, 0.25, 0.0], "without warm-up, 1 at step 0 and 0 at num_steps"
 
 
 # What comes out at the beginning, a third and the half of the steps after the warm-up.
 COSINE_MISTAKES = {
     (2.0, 1.5, 1.0): "the half is missing",
+    (1.5, 1.0, 0.5): "the half is added; it multiplies: (1 + cos(pi x)) / 2",
+    (1.5, 1.25, 1.0): "the half belongs to the 1, too: (1 + cos(pi x)) / 2",
+    (1.0, 0.0238, 0.2760): "math.cos takes radians: pi x, not 180 x",
+    (1.0, 0.9725, 0.9388): "pi is missing: (1 + cos(pi x)) / 2",
     (1.0, 0.5, 0.0): "1 and the half are missing",
+    (1.0, 0.5625, 0.25): "the factor is squared; (1 + cos(pi x)) / 2 is right",
+    (1.0, 0.6545, 0.3455): (
+        "x is divided by one step too few: num_steps - num_warmup_steps is right"
+    ),
+    (1.0, 0.8117, 0.6113): (
+        "x is divided by one step too many: num_steps - num_warmup_steps is right"
+    ),
+    (1.0, 0.8536, 0.6913): "x is divided by all steps; divide by those after the warm-up",
+    (0.9330, 0.5, 0.25): "x is one step ahead: it is 0 at the end of the warm-up",
+    (1.0, 0.0, 0.0): "x is divided by the steps of the warm-up; divide by those after it",
+    (1.0, 1.0, 1.0): "x stays 0: is // a division of whole numbers? Write /",
     (1.0, 0.25, 0.0): "the cosine runs through a whole period; half of one is right, pi x",
     (1.0, 0.9330, 0.8536): "the cosine runs through a quarter of a period; half of one is right",
     (0.5, 0.9330, 1.0): "this is the sine",
@@ -73,6 +135,11 @@ COSINE_MISTAKES = {
 }
 # What comes out at the two steps of the warm-up.
 WARM_UP_MISTAKES = {
+    (1 / 3, 2 / 3): "the warm-up is (step + 1) / w, as in `warmup`, not (step + 1) / (w + 1)",
+    (1 / 8, 2 / 8): "the warm-up is (step + 1) / w; here it is divided by num_steps",
+    (0.0, 0.0): "the warm-up is 0 here: it is (step + 1) / w, as in `warmup`",
+    (0.5, 0.9619): "`warmup` and the cosine are multiplied; before its end, take `warmup` alone",
+    (0.4810, 0.8536): "`warmup` and the cosine are multiplied; before its end, take `warmup` alone",
     (0.0, 1 / 2): "the warm-up is one step behind: (step + 1) / w, which is `warmup`",
     (1.0, 1.0): "the warm-up is missing",
 }
@@ -81,6 +148,7 @@ WARM_UP_MISTAKES = {
 def test_cosine_by_hand():
     """A third of half a period is 60 degrees: (1 + 1/2) / 2."""
     found = [cosine(step, 8, 2) for step in (2, 4, 5, 8)]
+    assert None not in found, "not written yet, or is the return missing?"
     hint = "(1 + cos(pi x)) / 2, x the share of the steps after the warm-up"
     for wrong, mistake in COSINE_MISTAKES.items():
         if found[:3] == pytest.approx(wrong, abs=1e-3):
@@ -90,7 +158,7 @@ def test_cosine_by_hand():
     found = [cosine(step, 8, 2) for step in (0, 1)]
     hint = "before step num_warmup_steps, the factor is that of `warmup`"
     for wrong, mistake in WARM_UP_MISTAKES.items():
-        if found == pytest.approx(wrong):
+        if found == pytest.approx(wrong, abs=1e-3):
             hint = mistake
     assert found == pytest.approx([1 / 2, 2 / 2]), f"{found}, expected [0.5, 1.0]: {hint}"
 
@@ -155,6 +223,11 @@ def test_equals_transformers_from_the_end_of_the_warm_up(name, theirs):
         )
 
 
+DIVISOR = (
+    "num_steps - num_warmup_steps is 0 where all steps are warm-up. Divide by at least 1, as by "
+    "max(1, ...)."
+)
+
 # --- properties -----------------------------------------------------------------------------------
 
 
@@ -164,15 +237,16 @@ def test_equals_transformers_from_the_end_of_the_warm_up(name, theirs):
 )
 def test_stays_between_0_and_1_and_never_wastes_a_step(schedule, num_steps, num_warmup_steps):
     """The corners too: a single step, nothing but warm-up, a warm-up longer than the run."""
-    factors = [schedule(step, num_steps, num_warmup_steps) for step in range(num_steps)]
+    try:
+        all_steps = [schedule(s, num_steps, num_warmup_steps) for s in range(num_steps + 3)]
+    except ZeroDivisionError:
+        pytest.fail(f"division by zero: {DIVISOR}")
+    factors = all_steps[:num_steps]
     assert all(0.0 < factor <= 1.0 for factor in factors), (
         f"{factors}: a factor of 0 wastes a step, and none may be above 1. Is the warm-up longer "
         "than the run?"
     )
-    for step in range(num_steps + 3):
-        assert math.isfinite(schedule(step, num_steps, num_warmup_steps)), (
-            f"not finite at step {step}: is a division by 0 avoided when all steps are warm-up?"
-        )
+    assert all(map(math.isfinite, all_steps)), f"{all_steps}: {DIVISOR}"
 
 
 @every_schedule

@@ -76,12 +76,18 @@ MISTAKES = {
     (0.0, 1.0): (
         "this is the plain sum: a gradient is projected where its product with another is below 0."
     ),
+    (0.5, 0.5): "only the first gradient is returned; add up all projected ones.",
     (0.25, 0.75): (
         "this is the mean of the projected gradients; Yu et al. add them up (reduction='mean' is "
         "ours)."
     ),
     (1.0, 1.0): "only the second was projected; each is.",
     (0.0, 2.0): "divide the product by the squared length of the gradient that is projected on.",
+    (1.0, 2.0): "the projection is subtracted twice.",
+    (0.25, 1.25): "half of the projection is subtracted; subtract all of it.",
+    (0.0, 1.70711): "divide the product by the squared length; here it is the cosine.",
+    (0.0, 0.0): "a gradient in conflict is left out altogether; only its part along the other is.",
+    (1.0, 3.0): "the result is multiplied by the number of tasks.",
     (-0.5, 0.5): "the projection is added; subtract it.",
     (-0.5, 2.0): "divide by |g_j|^2 of the gradient that is projected on, not by its own |g_i|^2.",
     (0.29289, 1.70711): "divide the product by the squared length, not by the length.",

@@ -61,6 +61,9 @@ def outputs_for(name: str, dtype: torch.dtype = torch.float32) -> Tensor:
 
 def assert_loss(found: Tensor, expected: float, mistakes: dict[float, str]) -> None:
     """Compare a loss, and say which mistake leads to the number that was found."""
+    assert not isinstance(found, float), (
+        f"found the number {found:.5f}, expected a tensor: .item() or float() has no gradient."
+    )
     assert isinstance(found, Tensor), f"found {found}, expected a tensor: not written yet?"
     assert found.shape == (), (
         f"shape {tuple(found.shape)}, expected a scalar: the mean over the batch."
@@ -68,7 +71,7 @@ def assert_loss(found: Tensor, expected: float, mistakes: dict[float, str]) -> N
     number = found.item()
     hint = "compare with the slow loop below."
     for wrong, mistake in mistakes.items():
-        if math.isclose(number, wrong, abs_tol=1e-3):
+        if math.isclose(number, wrong, abs_tol=2e-5 + 1e-5 * abs(wrong)):
             hint = mistake
     assert number == pytest.approx(expected, rel=1e-6), (
         f"found {number:.5f}, expected {expected:.5f}: {hint}"
@@ -81,6 +84,10 @@ def assert_loss(found: Tensor, expected: float, mistakes: dict[float, str]) -> N
 def check_sentiment(loss: Loss) -> None:
     """The softmax of the first row is 6/10 and 1/10 four times, that of the second 1/5 each."""
     logits = torch.tensor([[math.log(6), 0, 0, 0, 0], [0, 0, 0, 0, 0]])
+    try:
+        loss(logits, torch.tensor([0.0, 3.0]))
+    except (RuntimeError, IndexError) as error:
+        pytest.fail(f"labels are float; classes are whole numbers: labels.long(). {error}")
     assert_loss(
         loss(logits, torch.tensor([0.0, 3.0])),
         (-math.log(0.6) - math.log(0.2)) / 2,
@@ -90,6 +97,17 @@ def check_sentiment(loss: Loss) -> None:
             1.42040: "cross-entropy takes logits: the softmax is applied twice.",
             0.42365: "the softmax is taken over the batch; it belongs over the classes (dim=1).",
             0.21203: "the mean runs over the classes, too; a row has one term, and B rows count.",
+            -0.89588: "nll_loss takes log-probabilities: log_softmax is missing.",
+            -0.4: "nll_loss takes log-probabilities; a softmax without its log stands here.",
+            1.13180: "the labels are smoothed; no smoothing is asked for.",
+            0.6: "this is 1 - p of the label; -log p is right.",
+            1.52945: "this is the logarithm to base 2; the natural one is right.",
+            0.63925: "each class has a sigmoid of its own here; take one softmax over all.",
+            0.1: "this is the squared error of probabilities; -log p of the label is right.",
+            1.95601: "the logit of the label is missing, or is another one's: -log p of the label.",
+            0.5: "this is the share of wrong answers, which has no gradient; -log p is right.",
+            1.02966: "this is the root of the loss; leave it out.",
+            0.53007: "this is half of the loss; leave the half out.",
         },
     )
     # The first class counts three times.
@@ -100,6 +118,11 @@ def check_sentiment(loss: Loss) -> None:
         {
             1.06013: "the argument weights is left out.",
             0.78547: "the sum is divided by the sum of the weights; divide it by B.",
+            1.48418: "each row has the weight of its class, and not the mean of the weights.",
+            0.81389: "the weights multiply the loss of a row, not its logits.",
+            3.14191: "this is the sum over the batch; divide it by B.",
+            0.44884: "the sum is divided by the sum of all weights; divide it by B.",
+            0.62838: "the sum is divided by the number of classes; divide it by B.",
         },
     )
 
@@ -114,6 +137,13 @@ def check_paraphrase(loss: Loss) -> None:
     A logit of 0 costs log 2 either way.
     """
     logit = torch.tensor([math.log(3), math.log(3), 0.0])
+    try:
+        loss(logit, torch.tensor([1.0, 0.0, 1.0]))
+    except RuntimeError as error:
+        assert "between 0 and 1" not in str(error), (
+            "a logit is no probability: take the loss that works on logits."
+        )
+        raise
     assert_loss(
         loss(logit, torch.tensor([1.0, 0.0, 1.0])),
         (-math.log(0.75) - math.log(0.25) + math.log(2)) / 3,
@@ -122,6 +152,15 @@ def check_paraphrase(loss: Loss) -> None:
             -0.78904: "the minus of -log is missing.",
             0.66596: "the loss takes logits: the sigmoid is applied twice.",
             0.32694: "only duplicates cost something; the other pairs cost -log(1 - p).",
+            0.46210: "only pairs labelled 0 cost something; duplicates cost -log p.",
+            0.29167: "this is the squared error of probabilities; take -log p and -log(1 - p).",
+            0.45833: "this is the distance of probabilities; -log p and -log(1 - p) are right.",
+            1.13835: "this is the logarithm to base 2; the natural one is right.",
+            1.15525: "labels are 0 and 1 here, not -1 and 1.",
+            1.03287: "this is a hinge loss; -log p and -log(1 - p) are right.",
+            66.66666: "the logit is turned into an answer first, which has no gradient.",
+            0.88828: "this is the root of the loss; leave it out.",
+            0.39452: "this is half of the loss; leave the half out.",
         },
     )
     # A pair that is labelled 1 counts three times.
@@ -132,7 +171,20 @@ def check_paraphrase(loss: Loss) -> None:
             0.49041: "the argument weights is left out.",
             1.18356: "weights[0] is the weight of label 0, and weights[1] that of label 1.",
             0.38905: "the sum is divided by the sum of the weights; divide it by B.",
+            2.42602: "labels are the other way round: 1 is a duplicate, which costs -log p.",
+            1.03972: "labels are the other way round, and the argument weights is left out.",
+            0.36476: "the weights multiply the loss of a row, not its logit.",
+            0.43152: "weights[0] is left out; it multiplies the loss of a pair labelled 0.",
+            0.98083: "each row has the weight of its class, and not the mean of the weights.",
+            1.55620: "this is the sum over the batch; divide it by B.",
+            0.20520: "the weights multiply the loss of a row, not its label.",
         },
+    )
+    # The same for a pair that is labelled 0.
+    assert_loss(
+        loss(logit[1:], torch.tensor([1.0, 0.0]), weights=torch.tensor([3.0, 1.0])),
+        (-math.log(0.75) + 3 * math.log(2)) / 2,
+        {0.49041: "weights[0] is left out; it multiplies the loss of a pair labelled 0."},
     )
 
 
@@ -143,18 +195,30 @@ def test_paraphrase_by_hand():
 def check_similarity(loss: Loss) -> None:
     """(0.5^2 + 2^2) / 2."""
     assert_loss(
-        loss(torch.tensor([3.25, 7.0]), torch.tensor([2.75, 5.0])),
+        loss(torch.tensor([2.25, 7.0]), torch.tensor([2.75, 5.0])),
         2.125,
         {
             4.25: "this is the sum over the batch; take the mean.",
-            2.78125: "the labels are cut to whole numbers; 2.75 is a label.",
+            2.03125: "the labels are cut to whole numbers; 2.75 is a label.",
+            2.28125: "labels or predictions are rounded; 2.75 is a label, and 2.25 a prediction.",
+            0.75: "this is the mean difference, in which errors cancel; square them.",
+            4.0625: "this is the third power of the distances; square them.",
+            84.5: "labels and predictions are added; subtract them.",
+            486.125: "the prediction is multiplied by 5; it is in points already.",
+            10.75: "each is squared before the difference; square the difference.",
+            2.06155: "this is the length of the difference; take the mean of its squares.",
+            4.0: "this is the largest square; take the mean.",
+            0.25: "this is the smallest square, or the median; take the mean.",
+            7.46875: "each prediction is compared with each label: do the shapes become (B, B)?",
+            0.425: "this is a fifth of the mean square; leave the division out.",
+            0.8125: "this is Huber's loss, which is linear far from 0; square all differences.",
             1.25: "these are distances; square them.",
             1.45774: "this is the root of the mean; leave it out.",
             1.0625: "this is half of the mean square; leave the half out.",
-            21.645: "the labels are divided by 5; labels and predictions are points from 0 to 5.",
+            19.445: "the labels are divided by 5; labels and predictions are points from 0 to 5.",
             0.085: "labels and predictions are divided by 5; both are points from 0 to 5.",
             -2.125: "the sign is wrong: a square is never below 0.",
-            1.5625: "this is the square of the mean difference; square first.",
+            0.5625: "this is the square of the mean difference; square first.",
             0.125: "the prediction is cut at 5; a prediction beyond the scale must cost something.",
         },
     )
@@ -179,6 +243,12 @@ def test_a_probability_as_label_of_paraphrases_by_hand():
         {
             (unsure + math.log(2)) / 2: "the shift is left out.",
             (unsure - math.log(0.1)) / 2: "the shift is subtracted; add it.",
+            (sure + math.log(4)) / 2: "the label 1/4 became 0; no label is made a whole number.",
+            0.74583: "the label 1/4 became 0; no label is rounded.",
+            0.75865: "the shift is multiplied by the label; a label of 1/4 gets none.",
+            0.39925: "the shift has the sign of the label; it is added to both classes alike.",
+            1.67846: "the shift multiplies the logit; add it.",
+            0.55582: "the shift is added to the probability; add it to the logit.",
             (-0.25 * math.log(27 / 28) - 0.75 * math.log(1 / 28) + sure) / 2: (
                 "a label between 0 and 1 is a teacher's probability: its logit gets no shift."
             ),
@@ -240,6 +310,7 @@ def test_pytorch_value_and_gradient(name):
     torch.testing.assert_close(
         value, expected, rtol=1e-5, atol=1e-6, msg=f"{value} is not PyTorch's {expected}"
     )
+    assert value.requires_grad, "no gradient: .item(), .data, .detach() or torch.tensor on the way?"
     value.backward()
     expected.backward()
     assert ours.grad is not None, "no gradient: .item(), .data or torch.tensor on the way?"

@@ -311,7 +311,8 @@ diagonal = s.diagonal()
 if same is not None:
     s = torch.where(same & ~own, float("-inf"), s)
 if hard_negatives is not None:
-    h = scores(hard_negatives) + torch.diag(torch.full((b,), hard_negative_weight))
+    h = scores(hard_negatives)
+    h = h + torch.eye(b).repeat(1, len(hard_negatives) // b) * hard_negative_weight
     if same_hard is not None:
         h = h.masked_fill(same_hard, -1e30)
     s = torch.hstack([s, h])
