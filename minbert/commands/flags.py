@@ -54,6 +54,27 @@ READERS: dict[str, Callable[[str], Any]] = {
 }
 METAVARS = {"int": "N", "float": "X"}
 REPEATED = "tuple[str, ...]"  # the type of a flag that may be given several times
+# Flags of transformers, sentence-transformers and their scripts, and what they are called here.
+NAMES_ELSEWHERE = {
+    "learning_rate": "lr",
+    "num_train_epochs": "epochs",
+    "num_epochs": "epochs",
+    "per_device_train_batch_size": "batch_size",
+    "train_batch_size": "batch_size",
+    "per_device_eval_batch_size": "batch_size",
+    "gradient_accumulation_steps": "accumulation",
+    "max_seq_length": "max_length",
+    "model_name_or_path": "model",
+    "model_name": "model",
+    "output_dir": "out",
+    "warmup_ratio": "warmup",
+    "warmup_steps": "warmup",
+    "lr_scheduler_type": "schedule",
+    "early_stopping_patience": "patience",
+    "pooling_mode": "pooling",
+    "fp16": "precision",
+    "bf16": "precision",
+}
 CLOSE = 0.7  # of difflib, from 0 to 1: how alike a typo and the flag that it means must be
 MAX_WIDTH = 100  # columns of the help in a wide terminal
 
@@ -117,6 +138,11 @@ class Parser(argparse.ArgumentParser):
         names = {flag.lstrip("-"): flag for flag in flags}
         name = word.split("=")[0].lstrip("-")
         close = difflib.get_close_matches(name, names, n=1, cutoff=CLOSE)
+        known = NAMES_ELSEWHERE.get(name.replace("-", "_"), "")
+        # In the spelling of the user.
+        known = known.replace("_", "-") if "-" in name else known
+        if known in names:
+            close = [known]
         hint = (
             f"; did you mean {names[close[0]]}?"
             if close

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from command_line.parser import build_parser
 from minbert.commands.flags import Parser
 from tests.packages import PACKAGES
 
@@ -95,6 +96,10 @@ def parser() -> Parser:
             ["a", "--task", "sts", "--hand-off"],
             "toy: unknown flag --hand-off; did you mean --hand-on?",
         ),
+        (
+            ["a", "--task", "sts", "--learning-rate", "1"],
+            "toy: unknown flag --learning-rate; --help lists all flags.",
+        ),
         (["a", "b", "--task", "sts"], "toy: unknown argument b; --help lists all arguments."),
         (["a"], "toy: the following arguments are required: --task"),
     ],
@@ -104,6 +109,24 @@ def test_messages(parser, capsys, words, message):
         parser.parse_args(words)
     assert caught.value.code == 2
     assert capsys.readouterr().err.strip() == message
+
+
+@pytest.mark.parametrize(
+    ("flag", "meant"),
+    [
+        ("--learning-rate", "--lr"),
+        ("--num_train_epochs", "--epochs"),
+        ("--per_device_train_batch_size", "--batch_size"),
+        ("--max_seq_length", "--max_length"),
+        ("--model_name_or_path", "--model"),
+        ("--warmup_ratio", "--warmup"),
+    ],
+)
+def test_flags_of_other_libraries(flag, meant, capsys):
+    """Some are alike enough to the wrong one: num_train_epochs to --contrastive_epochs."""
+    with pytest.raises(SystemExit):
+        build_parser().parse_args([flag, "1"])
+    assert capsys.readouterr().err.endswith(f"unknown flag {flag}; did you mean {meant}?\n")
 
 
 def test_a_long_word_is_not_quoted_whole(parser, capsys):
