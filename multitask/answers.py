@@ -89,14 +89,22 @@ def votes_of(
 
 
 def print_rows(texts: UserTexts, cells: Sequence[Sequence[str]]) -> None:
-    """Print each row behind its cells, with tabs between. A terminal gets aligned columns."""
+    """Print each row behind its cells, with tabs between. A terminal gets aligned columns.
+
+    A row of a table that has no text has a line without a prediction, so that lines and rows agree.
+    """
+    if not texts.rows:
+        return  # of several processes the first one prints
+    columns = [texts.spread(column) for column in zip(*cells, strict=True)]
+    cells = list(zip(*columns, strict=True))
     separator = "\t"
     if terminal.is_terminal(sys.stdout):
         separator = "  "
         cells = pad_columns(cells)
-    for row, front in zip(texts.rows, cells, strict=True):
-        words = [one_line(text) for text in row.texts]
-        terminal.answer(separator.join([*front, *words]))
+    num_texts = len(texts.rows[0].texts)
+    shown = [texts.spread([row.texts[place] for row in texts.rows]) for place in range(num_texts)]
+    for front, *words in zip(cells, *shown, strict=True):
+        terminal.answer(separator.join([*front, *map(one_line, words)]))
 
 
 def pad_columns(rows: Sequence[Sequence[str]]) -> list[list[str]]:

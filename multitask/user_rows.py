@@ -123,8 +123,7 @@ def read_rows(options: PredictOptions, task: TaskSpec) -> UserTexts:
         first, second = format.text_columns
         roles = [Role("--text", (first,)), Role("--text-pair", (second,))]
     names = ColumnNames(text=options.text, text_pair=options.text_pair)
-    skips_empty = options.out is not None
-    texts = read_texts(options.input, roles, names, options.lines, skips_empty)
+    texts = read_texts(options.input, roles, names, options.lines, skips_empty=True)
     if texts.table is None and not format.is_pair:
         refuse_tabs(texts)
     if options.out is not None and texts.table is not None:

@@ -7,12 +7,13 @@ import io
 import json
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from data.user_texts import TextRow, UserTexts
 from multitask.answers import print_rows
 from multitask.predict import main
 from multitask.prediction_files import read_predictions
@@ -247,10 +248,11 @@ def test_a_terminal_gets_aligned_columns_and_a_pipe_gets_tabs(
     is_terminal, expected, monkeypatch, capsys
 ):
     monkeypatch.setattr("multitask.answers.terminal.is_terminal", lambda stream: is_terminal)
-    texts = SimpleNamespace(rows=[SimpleNamespace(texts=[text]) for text in ("Good.", "Bad.")])
+    rows = tuple(TextRow("", (text,)) for text in ("Good.", "Bad."))
+    texts = UserTexts("rows.txt", rows, None, ())
     print_rows(texts, [["4", "positive", "0.91"], ["1", "somewhat negative", "0.50"]])
     assert capsys.readouterr().out == expected
-    print_rows(SimpleNamespace(rows=[]), [])
+    print_rows(replace(texts, rows=()), [])
     assert capsys.readouterr().out == ""
 
 
@@ -466,8 +468,10 @@ def test_a_row_without_a_text_has_no_prediction(two_runs, predict, tmp_path):
     lines = predict("a fine film\na dull film\n", two_runs[0], "--task", "sst")[1].splitlines()
     names = [TASKS["sst"].label_names[int(line.split("\t")[0])] for line in lines]
     assert [rows[0][2], rows[2][2]] == names
-    # Without a file, each row of the input must have its line.
-    assert "line 3: 'sentence' is empty" in predict(content, two_runs[0], "--task", "sst")[2]
+    # Without a file, each row of the input has its line, too.
+    code, printed, said = predict(content, two_runs[0], "--task", "sst")
+    assert code == 0 and "1 without a text left out, the first: line 3" in said
+    assert printed.splitlines() == [lines[0], "\t\t\t", lines[1]]
 
 
 @pytest.mark.parametrize(
@@ -509,12 +513,10 @@ def test_a_text_of_several_lines_is_printed_on_one(two_runs, predict):
             "--task para --input DIR/reviews.csv --text id --text-pair id",
             "name the same column, id",
         ),
-        ("--task sst --input DIR/gaps.csv", "gaps.csv, line 3: 'sentence' is empty"),
         ("--task sst --input DIR/header.csv", "holds a header and no rows"),
     ],
 )
 def test_requests_that_are_refused(two_runs, predict, table, tmp_path, flags, words):
-    (tmp_path / "gaps.csv").write_text("sentence,n\na,1\n,2\n")
     (tmp_path / "header.csv").write_text("sentence,n\n")
     arguments = flags.replace("DIR", str(tmp_path)).split()
     code, printed, said = predict("fine\n", two_runs[0], *arguments)
