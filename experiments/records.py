@@ -39,6 +39,7 @@ COMMANDS = {
     "course-ensembles": "python -m tools.tables.ensembles DIR --title TITLE",
     "default-job": "python -m tools.benchmarks.default_job --record",
     "kill-resume": "python -m tools.benchmarks.kill_resume --record",
+    "own-tables": "python -m tools.benchmarks.own_tables TABLE... --out DIR --record",
     "papers": "python -m experiments.papers NAME... --model MODEL --sets FILE... --record",
     "profiles": "python -m tools.benchmarks.profiles NAME --data-dir DIR --record",
     "readable": "python -m tools.benchmarks.readable --data-dir DIR --out FILE --record",

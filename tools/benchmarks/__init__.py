@@ -38,6 +38,8 @@ The files in reading order:
     readable.py             Command: do the fast and the readable code train the same?
     kill_resume.py          Command: do killed runs end in the same bits?
     bit_flips.py            Command: is a damaged file noticed before it is used?
+    made_tables.py          Tables as users have them, made of the wordings in made_tables.toml.
+    own_tables.py           Command: how good are the defaults for a user's own table?
     round_trips.py          Command: do models survive the way through other libraries?
     real_sentences.py       Command: scores of runs on real sentences, and on a hundred of ours.
 """
