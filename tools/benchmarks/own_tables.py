@@ -23,7 +23,6 @@ from experiments.run_files import read_record
 from experiments.series import Arm, Series, parse_seeds
 from minbert.commands.ending import exit_code
 from minbert.commands.flags import Parser
-from tools.benchmarks.comparison import versions
 from tools.benchmarks.made_tables import write_questions, write_table, write_tickets
 from tools.benchmarks.recording import HELP, record_measurement
 
@@ -96,7 +95,7 @@ def record_of_run(run: dict[str, Any]) -> dict[str, Any]:
         "steps": run["epochs"][-1]["step"],
         "head": options["head"],
         "scores": scores_of(run, "dev"),
-        "versions": versions(),
+        "versions": run["versions"],
         "machine": run["machine"],
         "code": run["code"],
     }

@@ -60,6 +60,7 @@ def test_a_record_has_the_scores_of_the_model_and_of_the_baselines():
         "scores": {"own": 0.8},
         "baselines": {"TF-IDF": {"own": 0.1}, "vectors": {"own": 0.6}},
         "machine": {},
+        "versions": {},
         "code": {},
     }
     recorded = record_of_run(run)
