@@ -16,6 +16,7 @@ from tools.pictures.canvas import Picture, paths_of, write_picture
 FOLDER = Path(__file__).resolve().parents[2] / "docs" / "pictures"
 PICTURES = {
     "overview": Picture(10.3, 3.5, overview.draw),
+    "overview-narrow": Picture(3.8, 7.5, overview.draw_narrow),
     "tour": Picture(9.9, 2.95, training.draw_stations),
     "masks": Picture(8.4, 3.2, encoder.draw_masks),
     "poolings": Picture(8.4, 3.2, encoder.draw_poolings),

@@ -54,10 +54,37 @@ def draw(drawing: Drawing) -> None:
     attention = attention_of_sentence()
     draw_tokens(drawing, attention.tokens)
     drawing.arrow((1.55, 1.6), (1.95, 1.6))
-    draw_layers(drawing, attention)
+    drawing.heading(3.3, 3.28, "5 layers of attention")
+    draw_layers(drawing, attention, 2.05, 0.2)
     drawing.arrow((4.65, 1.6), (5.05, 1.6))
     draw_vector(drawing)
-    draw_heads(drawing)
+    drawing.heading(7.25, 3.28, "three task heads")
+    drawing.heading(9.3, 3.28, "six files")
+    for number in range(len(TASKS)):
+        y = 2.25 - number * 0.92
+        drawing.arrow((5.82, 1.6), (6.45, y + 0.3))
+        draw_head(drawing, number, (6.5, 8.5), y)
+
+
+def draw_narrow(drawing: Drawing) -> None:
+    """Draw the same parts from the top to the bottom, for the screen of a phone."""
+    attention = attention_of_sentence()
+    drawing.heading(1.95, 7.3, "tokens")
+    drawing.text(1.95, 7.07, f'"{SENTENCE}"', 8, color=drawing.colours.soft, style="italic")
+    for number, token in enumerate(attention.tokens):
+        row, column = divmod(number, 5)
+        drawing.labelled_box(0.15 + column * 0.73, 6.6 - row * 0.32, 0.68, 0.28, token)
+    drawing.arrow((1.95, 6.25), (1.95, 5.95))
+    drawing.heading(1.95, 5.83, "5 layers of attention")
+    draw_layers(drawing, attention, 0.75, 2.9)
+    drawing.arrow((1.95, 2.85), (1.95, 2.55))
+    drawing.heading(1.95, 2.43, "sentence vector")
+    for number in range(12):
+        drawing.box(0.76 + number * 0.2, 2.02, 0.17, 0.26)
+    drawing.heading(0.9, 1.73, "three task heads")
+    drawing.heading(2.95, 1.73, "six files")
+    for number in range(len(TASKS)):
+        draw_head(drawing, number, (0.1, 2.1), 1.0 - number * 0.48, 0.42)
 
 
 def draw_tokens(drawing: Drawing, tokens: Sequence[str]) -> None:
@@ -71,23 +98,22 @@ def draw_tokens(drawing: Drawing, tokens: Sequence[str]) -> None:
         drawing.text(0.9, y + height / 2, token, 8)
 
 
-def draw_layers(drawing: Drawing, attention: Attention) -> None:
+def draw_layers(drawing: Drawing, attention: Attention, left: float, bottom: float) -> None:
     """The tokens go through layers. Each token attends to the others."""
-    drawing.heading(3.3, 3.28, "5 layers of attention")
     # The layers behind the first one look out at the top and the right.
     for number in range(4, 0, -1):
-        drawing.box(2.05 + 0.09 * number, 0.2 + 0.09 * number, 2.1, 2.4)
-    drawing.box(2.05, 0.2, 2.1, 2.4, edge=drawing.colours.accent)
+        drawing.box(left + 0.09 * number, bottom + 0.09 * number, 2.1, 2.4)
+    drawing.box(left, bottom, 2.1, 2.4, edge=drawing.colours.accent)
     num_tokens = len(attention.tokens)
     cell = 1.5 / num_tokens
     strongest = attention.weights.max()
     for row in range(num_tokens):
         for column in range(num_tokens):
-            x = 2.45 + column * cell
-            y = 2.35 - (row + 1) * cell
+            x = left + 0.4 + column * cell
+            y = bottom + 2.15 - (row + 1) * cell
             drawing.cell(x, y, cell, float(attention.weights[row, column] / strongest))
     words = f"layer {LAYER + 1}, attention head {HEAD + 1}:\nwhich token looks at which"
-    drawing.text(3.1, 0.5, words, 7.2, color=drawing.colours.soft)
+    drawing.text(left + 1.05, bottom + 0.3, words, 7.2, color=drawing.colours.soft)
 
 
 def draw_vector(drawing: Drawing) -> None:
@@ -98,17 +124,17 @@ def draw_vector(drawing: Drawing) -> None:
     drawing.text(5.55, 0.2, "192 numbers", 7.2, color=drawing.colours.soft)
 
 
-def draw_heads(drawing: Drawing) -> None:
-    """Three task heads read vectors, and six files hold their answers."""
-    drawing.heading(7.25, 3.28, "three task heads")
-    drawing.heading(9.3, 3.28, "six files")
-    for number, (name, meaning, answer) in enumerate(TASKS):
-        y = 2.25 - number * 0.92
-        drawing.arrow((5.82, 1.6), (6.45, y + 0.3))
-        drawing.box(6.5, y, 1.5, 0.6)
-        drawing.text(7.25, y + 0.4, f"{name}: {answer}", 9)
-        drawing.text(7.25, y + 0.17, meaning, 6.8, color=drawing.colours.soft)
-        drawing.arrow((8.05, y + 0.3), (8.45, y + 0.3))
-        drawing.box(8.5, y, 1.6, 0.6)
-        files = f"{name.lower()}-dev-output.csv\n{name.lower()}-test-output.csv"
-        drawing.text(9.3, y + 0.3, files, 6.8, family="monospace")
+def draw_head(
+    drawing: Drawing, number: int, lefts: tuple[float, float], y: float, height: float = 0.6
+) -> None:
+    """A task head reads vectors, and two files hold its answers. lefts: of the two boxes."""
+    name, meaning, answer = TASKS[number]
+    of_head, of_files = lefts
+    drawing.box(of_head, y, 1.5, height)
+    drawing.text(of_head + 0.75, y + height * 0.67, f"{name}: {answer}", 9)
+    drawing.text(of_head + 0.75, y + height * 0.28, meaning, 6.8, color=drawing.colours.soft)
+    middle = y + height / 2
+    drawing.arrow((of_head + 1.55, middle), (of_files - 0.05, middle))
+    drawing.box(of_files, y, 1.6, height)
+    files = f"{name.lower()}-dev-output.csv\n{name.lower()}-test-output.csv"
+    drawing.text(of_files + 0.8, middle, files, 6.8, family="monospace")
