@@ -8,12 +8,13 @@ B batch, T tokens of a sequence, N sequences, P sequences that become pairs.
 
 from __future__ import annotations
 
+import mmap
 import os
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -31,7 +32,7 @@ HELD_OUT = 200  # one paragraph in so many is held out for evaluation
 # Of all sequences. Where long paragraphs make it more, sequences at the end are held out instead.
 MAX_HELD_OUT = 0.05
 SEED_STRIDE = 1_000_003  # between the orders of two seeds, so that they share none
-CHUNK = 2_000_000  # characters that are tokenized at once, which bounds the library's encodings
+CHUNK = 500_000  # characters that are tokenized at once, which bounds the library's encodings
 
 
 class PackedText(NamedTuple):
@@ -120,6 +121,16 @@ class PackedFile(NamedTuple):
         start = self.start + num_first * length * self.dtype.itemsize
         first = self._replace(shape=(num_first, length))
         return first, self._replace(shape=(num_sequences - num_first, length), start=start)
+
+
+def release_pages(sequences: np.ndarray) -> None:
+    """Let go of the pages of a mapped file that were read. The file is as it was.
+
+    Otherwise the process would hold the whole file in its memory after one pass over it.
+    """
+    mapping: Any = sequences.base
+    if isinstance(mapping, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
+        mapping.madvise(mmap.MADV_DONTNEED)
 
 
 def write_packed(

@@ -33,6 +33,7 @@ from minbert.pretraining.packing import (
     PackedText,
     pair_up,
     plan_steps,
+    release_pages,
     split_and_pack,
     train_tokenizer,
 )
@@ -152,6 +153,7 @@ class PlainTextTraining:
         Some of them are pairs where --pairs asks for them.
         """
         sequences = as_ids(self.packed.train[rows])  # (B, T)
+        release_pages(self.packed.train)
         paired, token_type_ids = pair_up(sequences, self.options.pairs, self.sep_token_id)
         input_ids, labels = self.masking(paired)
         return MaskedRows(input_ids, labels, token_type_ids, None, tuple(map(str, rows)))
@@ -305,9 +307,10 @@ def pack_once(run: PlainTextRun, tokenizer: BertTokenizer) -> PackedText:
 
 
 def pieces_of(sequences: np.ndarray) -> Iterator[np.ndarray]:
-    """The sequences (N, T) in pieces of up to PIECE, so that no copy of all is made."""
+    """The sequences (N, T) in pieces of up to PIECE, of which one is in memory at a time."""
     for start in range(0, len(sequences), PIECE):
         yield sequences[start : start + PIECE]
+        release_pages(sequences)
 
 
 def choose_tokenizer(run: PlainTextRun, vocab_size: int) -> BertTokenizer:

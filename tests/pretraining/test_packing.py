@@ -2,6 +2,7 @@
 
 import contextlib
 from collections import Counter
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,9 +10,11 @@ import torch
 
 from data.corpus import MAX_CHARACTERS, read_lines
 from minbert.pretraining import __main__ as pretraining_command
+from minbert.pretraining.options import PlainTextOptions
 from minbert.pretraining.packing import (
     HELD_OUT,
     OpenFiles,
+    PackedFile,
     PackedText,
     pack,
     pair_up,
@@ -20,7 +23,7 @@ from minbert.pretraining.packing import (
     train_tokenizer,
     write_packed,
 )
-from minbert.pretraining.plain_text import read_corpus
+from minbert.pretraining.plain_text import PlainTextTraining, pieces_of, read_corpus
 from minbert.tokenizer import SPECIAL_TOKENS, BertTokenizer
 from tests.toy_text import LINES
 
@@ -278,3 +281,29 @@ def test_passages_of_short_sequences_still_overlap():
 def test_a_share_of_zero_makes_no_pairs():
     sequences = sequences_of_numbers()
     assert torch.equal(pair_up(sequences, 0.0, 2).input_ids, sequences)
+
+
+@pytest.mark.skipif(not Path("/proc/self/smaps").exists(), reason="only Linux tells what is held")
+def test_pages_that_were_read_are_let_go(tmp_path):
+    """Both ways in which the command reads sequences: piece by piece, and the rows of a batch."""
+    ids = np.arange(2**20, dtype=np.uint16).reshape(-1, 64)
+    ids.tofile(tmp_path / "packed")
+    sequences = PackedFile(str(tmp_path / "packed"), ids.shape, ids.dtype).map()
+
+    def kilobytes_held() -> int:
+        _, _, entry = Path("/proc/self/smaps").read_text().partition(str(tmp_path / "packed"))
+        return int(entry.partition("Rss:")[2].split()[0])
+
+    assert np.array_equal(sequences, ids) and kilobytes_held() >= 2048
+    pieces = [piece.copy() for piece in pieces_of(sequences)]
+    assert np.array_equal(np.concatenate(pieces), ids) and kilobytes_held() == 0
+
+    def no_masks(input_ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return input_ids, input_ids
+
+    packed = PackedText(sequences, sequences)
+    options = PlainTextOptions(pairs=0.0)
+    training = PlainTextTraining(options, None, no_masks, 2, packed, None, "fp32")
+    rows = list(range(len(ids) - 1, -1, -1))
+    assert np.array_equal(training.load("mlm", rows).input_ids.numpy(), ids[rows])
+    assert kilobytes_held() == 0
