@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -55,6 +55,9 @@ class Embedder:
     # Whether the processes of torchrun each compute a share of the batches. All of them must then
     # ask for the same vectors, and all get them.
     shares_batches: bool = False
+
+    # The encoder in int8 where the precision asks for it. `encoder` keeps the exact weights.
+    quantised: BertModel | None = None
 
     @property
     def is_normalised(self) -> bool:
@@ -139,7 +142,8 @@ class Embedder:
         self, rows: EncodedExamples, batches: Batches, read: Read, pooling: str
     ) -> Tensor:
         """The vectors of the rows of some batches, in the order of the rows."""
-        tensors = encode(self.encoder, rows, read, self.precision, batches, pooling=pooling)
+        encoder = self.quantised or self.encoder
+        tensors = encode(encoder, rows, read, self.precision, batches, pooling=pooling)
         return tensors["vectors"]
 
 
@@ -206,10 +210,10 @@ def open_embedder(
     tokenizer = BertTokenizer.from_pretrained(folder)
     if modules is not None and modules.lowercases:
         tokenizer.lowercase_first()
-    return (
-        Embedder(encoder, tokenizer, pooling, precision, batch_size, max_length, modules),
-        notes + notes_on_folder,
-    )
+    embedder = Embedder(encoder, tokenizer, pooling, precision, batch_size, max_length, modules)
+    if precision == "int8":
+        embedder = replace(embedder, quantised=runtime.quantised(encoder, chosen_device))
+    return embedder, notes + notes_on_folder
 
 
 def choose_modules(

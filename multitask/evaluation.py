@@ -29,9 +29,10 @@ def predict(
 ) -> np.ndarray:
     """Compute the raw outputs of all rows, in evaluation mode. The model's mode is put back.
 
-    precision: "fp32" or "bf16", of matrix products. chosen: the numbers of the rows to predict
-    instead of all. Returns float32 in row order: (N, C) for several classes, (N,) otherwise. Raises
-    ValueError for pairs in another encoding than the model's: it would read them as something else.
+    precision: "fp32" or "bf16", of matrix products. A model in int8 keeps its own. chosen: the
+    numbers of the rows to predict instead of all. Returns float32 in row order: (N, C) for several
+    classes, (N,) otherwise. Raises ValueError for pairs in another encoding than the model's: it
+    would read them as something else.
     """
     if model.tasks[task].is_pair and rows.pair_encoding != model.pair_encoding:
         raise ValueError(

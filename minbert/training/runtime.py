@@ -6,16 +6,19 @@ import ctypes
 import os
 import random
 import shutil
+import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from types import ModuleType
-from typing import NamedTuple, Protocol, cast
+from typing import NamedTuple, Protocol, TypeVar, cast
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from minbert.commands.memory import check_limit
+
+Model = TypeVar("Model", bound=nn.Module)
 
 GPUS = {"cuda": torch.cuda, "mps": torch.mps}
 # How many compiled kernels oneDNN and ideep keep, as environment variables.
@@ -230,8 +233,37 @@ def choose_precision(name: str, device: torch.device) -> PrecisionChoice:
     return PrecisionChoice("fp32", NO_BF16)
 
 
+def quantised(model: Model, device: torch.device) -> Model:
+    """A copy of a model whose encoder layers multiply in int8, to predict on the CPU.
+
+    Weights have a scale for each output unit. The inputs of a layer have one scale, which is made
+    anew for each batch (torch's dynamic quantization). So a row depends a little on the rows beside
+    it. Norms, softmax, embeddings, pooler and heads stay in float32.
+
+    ValueError for another device, and where torch has no int8 products for this processor.
+    """
+    if device.type != "cpu":
+        raise ValueError(
+            f"the precision int8 is for the CPU, and the device is {device.type}. Use bf16 there."
+        )
+    if torch.backends.quantized.engine == "none":
+        raise ValueError(
+            "the precision is int8, and torch has no int8 products for this processor. Use fp32."
+        )
+    # Late: it takes a while to import, and few commands use it.
+    from torch.ao.quantization import per_channel_dynamic_qconfig, quantize_dynamic
+
+    layers = {}
+    for name, module in model.named_modules():
+        if isinstance(module, nn.Linear) and ".layers." in f".{name}":
+            layers[name] = per_channel_dynamic_qconfig
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch will move this function to a package of its own
+        return cast(Model, quantize_dynamic(model.eval(), layers))
+
+
 def autocast(device: torch.device, precision: str) -> AbstractContextManager:
-    """The context of a forward pass: torch's autocast for "bf16", nothing for "fp32"."""
+    """The context of a forward pass: torch's autocast for "bf16", nothing for the others."""
     if precision == "bf16":
         return torch.autocast(device.type, dtype=torch.bfloat16)
     return nullcontext()

@@ -29,6 +29,18 @@ def random_vectors(num_rows: int, size: int, seed: int = 0) -> torch.Tensor:
     return torch.randn(num_rows, size, generator=torch.Generator().manual_seed(seed))
 
 
+def test_int8_vectors_are_close_to_the_exact_ones(tiny_model):
+    """The fingerprint is that of the exact weights, so only the precision tells them apart."""
+    exact, rounded = [
+        open_embedder(tiny_model, device="cpu", precision=name)[0] for name in ("fp32", "int8")
+    ]
+    vectors = exact.encode(SENTENCES)[0]
+    rounded_vectors = rounded.encode(SENTENCES)[0]
+    assert F.cosine_similarity(rounded_vectors, vectors).min() > 0.99
+    assert not torch.equal(rounded_vectors, vectors)
+    assert dict(rounded.identity().items() ^ exact.identity().items()).keys() == {"precision"}
+
+
 # --- nearest --------------------------------------------------------------------------------------
 
 

@@ -142,7 +142,7 @@ def test_rows_that_cannot_be(run, rows, task, words):
     ("arguments", "words"),
     [
         ({"task": "tickets"}, "has the tasks sst, para, sts"),
-        ({"precision": "fp8"}, "pass one of auto, fp32, bf16"),
+        ({"precision": "fp8"}, "pass one of auto, fp32, bf16, int8"),
         ({"batch_size": 0}, "pass a whole number of 1 or more"),
     ],
 )
@@ -162,13 +162,24 @@ def test_rows_that_are_cut_are_warned_of_at_the_users_line(run):
     assert caught[0].filename == __file__
 
 
-def test_a_pickled_predictor_needs_no_folder(run, monkeypatch, tmp_path):
-    predictor = Predictor(run.folder, "sst")
+@pytest.mark.filterwarnings("ignore:TypedStorage is deprecated")  # torch's own, of int8
+@pytest.mark.parametrize("precision", ["auto", "int8"])
+def test_a_pickled_predictor_needs_no_folder(run, monkeypatch, tmp_path, precision):
+    predictor = Predictor(run.folder, "sst", precision=precision)
     joblib.dump(predictor, tmp_path / "predictor")
     monkeypatch.chdir(tmp_path)
     copy = joblib.load("predictor")
     rows = rows_of(run, "sst")
     np.testing.assert_array_equal(copy.predict_proba(rows), predictor.predict_proba(rows))
+
+
+def test_int8_is_close_to_the_exact_answers(run):
+    rows = rows_of(run, "sst")
+    exact, rounded = [
+        Predictor(run.folder, "sst", precision=name).predict_proba(rows)
+        for name in ("fp32", "int8")
+    ]
+    assert 0 < np.abs(rounded - exact).max() < 0.05
 
 
 def test_the_bundled_model_answers_without_a_folder():
