@@ -185,12 +185,10 @@ def closing_of_papers(content: Content) -> str:
     paragraphs = [about_intervals(content, runs)]
     if runs:
         models = join(run["model"] for run in runs)
-        paragraphs.append(
-            f"The model is {models}. {measured_on([run for run in runs if 'machine' in run])}"
-        )
+        paragraphs.append(f"The model is {models}. {measured_on(runs)}")
     if missing:
         paragraphs.append(f"Rows with fewer than {ENOUGH_SEEDS} seeds so far: {join(missing)}.")
-    return "\n\n".join(paragraphs)
+    return "\n\n".join(paragraph for paragraph in paragraphs if paragraph)
 
 
 def about_intervals(content: Content, runs: Sequence[Record]) -> str:
@@ -206,9 +204,9 @@ def about_intervals(content: Content, runs: Sequence[Record]) -> str:
             return ""
         least, most = f"{min(widths):.3f}", f"{max(widths):.3f}"
         return (
-            f"Chance in the rows alone moves each average as well: ± {least} to {most}, which is "
-            "half of its 95 % interval. Both copies are measured on the same rows, so it moves "
-            "their difference less."
+            f"Chance in the rows alone moves the average of a copy as well: ± {least} to {most}, "
+            "which is half of its 95 % interval. It moves the difference inside a pair less, "
+            "because both copies are measured on the same rows."
         )
     # Older records have no errors over the rows.
     if not all("row_errors" in run for run in runs):
