@@ -14,6 +14,7 @@ from filelock import FileLock
 
 from experiments import records, reproduction
 from experiments.known_data import faults_of, known_data, unlike_baselines
+from experiments.receipts import OLDER, RECEIPTS, faults_of_receipts
 from experiments.records import (
     COMMANDS,
     RECORDS,
@@ -291,3 +292,25 @@ def test_the_record_of_a_run_has_the_whole_command(two_runs):
     assert (
         record_of({**run, "command": ["run_multitask.py", "--resume"]}, DAY)["command"] == command
     )
+
+
+def test_every_record_says_where_it_comes_from():
+    """Or it is of an older kind. Negative controls: a receipt is gone, and an older day is not."""
+    lacking = set()
+    newest = {}
+    for path in sorted(RECORDS.glob("*.jsonl")):
+        for record in read_records(path):
+            assert not faults_of_receipts(path.stem, record)
+            newest[path.stem] = record
+            part = record.get("run", record)
+            lacking |= {name for name in RECEIPTS if name != "data" and not part.get(name)}
+    assert lacking == {older.receipt for older in OLDER}, "the list names no more than is needed"
+
+    untuned = newest["papers"]
+    for name in RECEIPTS:
+        without = {field: value for field, value in untuned.items() if field != name}
+        assert faults_of_receipts("papers", without) == [
+            f"a record of papers.jsonl of {untuned['date']} has no {name}"
+        ]
+    older = newest["course-ensembles"]
+    assert faults_of_receipts("course-ensembles", {**older, "date": "2026-11-29"}) != []

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
 from experiments.known_data import known_data
+from minbert.training.code_version import ROOT
+from tools.tables.__main__ import BLOCK, pages_of
 from tools.tables.row_chance import (
+    COLUMN,
+    NO_PREDICTIONS,
+    OF_INTERVALS,
+    SAME_ROWS,
     chance_column,
     chance_in_rows,
     half_width,
@@ -79,3 +87,67 @@ def test_a_score_with_a_name_of_its_own_has_the_rows_of_its_kind():
 def test_unknown_rows_get_no_note(data):
     records = [{"data": digest, "scores": {"sst": 0.5}} for digest in data]
     assert note_of({"scores": "dev"}, [Row("a row", records)]) == ""
+
+
+# --- every score of the documents -----------------------------------------------------------------
+
+SCORE = re.compile(r"(?<![\d.e])[01]\.\d{3}(?!\d)")
+PUBLISHED = re.compile(r"\([^)]*\)")  # the figure of a paper or a report
+# Columns that hold no score of ours.
+OTHERS = {"", "what it is", "what differs", "published", "majority", COLUMN}
+# Tables of times, of memory and of how near two programs are.
+NO_SCORES = {"speed", "benchmark-checks"}
+
+
+def split_row(line: str) -> list[str]:
+    return [cell.strip() for cell in line.strip().strip("|").split("|")]
+
+
+def without_rows(table: str) -> list[str]:
+    """The columns of a table with a score of which nothing says how far chance in the rows goes.
+
+    An interval in the cell must be one over rows, or of a difference on the same rows. Otherwise a
+    note or a column has the chance, or the reason why it is not known.
+    """
+    lines = table.splitlines()
+    first, _, *rows = [line for line in lines if line.startswith("|")] or ["", ""]
+    titles = split_row(first)
+    notes = " ".join(line for line in lines if not line.startswith("|"))
+    paragraphs = [line for line in lines if "rows alone moves" in line or NO_PREDICTIONS in line]
+    explained = " ".join(paragraphs)
+    missing = []
+    for row in rows:
+        cells = dict(zip(titles, split_row(row), strict=True))
+        # In a turned table the first cell names the score.
+        name = cells[""] if COLUMN in cells else ""
+        for title, cell in cells.items():
+            shown = PUBLISHED.sub("", cell)
+            if title in OTHERS or not SCORE.search(shown) or "by rows ±" in shown:
+                continue
+            if "[" in shown:
+                is_said = OF_INTERVALS in notes or SAME_ROWS in notes
+            elif name and SCORE.search(cells[COLUMN]):
+                is_said = True
+            else:
+                topic = (name or title).removesuffix(" on SST dev").split(":")[0]
+                is_said = SAME_ROWS in notes or topic in explained
+            if not is_said:
+                missing.append(f"{title} {name}".strip())
+    return missing
+
+
+def test_every_score_of_the_documents_has_its_chance_in_the_rows_or_a_reason():
+    """With controls: a table whose note is gone, and one whose interval says less."""
+    tables = {}
+    for page in pages_of(ROOT):
+        for block in BLOCK.finditer(page.read_text(encoding="utf-8")):
+            tables[block["name"]] = block["content"]
+    found = {name: without_rows(table) for name, table in tables.items() if name not in NO_SCORES}
+    assert {name: columns for name, columns in found.items() if columns} == {}
+
+    without_note = tables["methods"].partition("Chance in the rows")[0]
+    assert "SST" in without_rows(without_note)
+    over_seeds = tables["sg-table-5"].replace(OF_INTERVALS, "The intervals are over the seeds.")
+    assert "average" in without_rows(over_seeds)
+    without_reason = re.sub(f"{NO_PREDICTIONS} .*", "", tables["sample-grades"])
+    assert set(without_rows(without_reason)) == {"SST, macro-F1"}
