@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from contrastive.quality.training_history import training_sections
+from minbert.reporting.differences import Estimate
 from minbert.reporting.figures import BoxPlot, Figure, PairMap, StackedHistograms
 from minbert.reporting.pages import Section
 from minbert.reporting.tables import NO_VALUE, Column, Table, heading_and_numbers
@@ -23,6 +24,10 @@ CONVENTIONS = ("all", "mean of subsets", "weighted mean")
 ABOUT_SETS = (
     "Spearman's correlation over all rows (\"all\"). The first row is the encoder's own vector, "
     "pooling {pooling}. Precision {precision}, sentences cut at {max_length} tokens."
+)
+ABOUT_CHANCE = (
+    "Chance in the rows alone moves the numbers of the first row by {widths}. That is half of a "
+    "95 % interval."
 )
 ABOUT_BASELINES = (
     "Whitened vectors (Su et al. 2021; Huang et al. 2021) are without the mean and the covariance "
@@ -150,7 +155,7 @@ def overview_section(record: Record) -> Section:
 
     # The prose names the kinds of vectors, and those that could not be measured.
     titles = [*sets, "average"] if has_average else list(sets)
-    sentences = [ABOUT_SETS.format(**record)]
+    sentences = [ABOUT_SETS.format(**record), ABOUT_CHANCE.format(widths=_widths(sets))]
     if len(vector_names) > 1:
         sentences.append(ABOUT_BASELINES)
     for name, of_set in sets.items():
@@ -158,6 +163,17 @@ def overview_section(record: Record) -> Section:
             sentences.append(f"{name}: no {vector} ({reason}).")
     table = Table(heading_and_numbers("sentence vector", *titles), tuple(rows))
     return Section("Sets", " ".join(sentences), table, level=2)
+
+
+def _widths(sets: Record) -> str:
+    """How far the interval of the encoder's own correlation reaches to one side, set by set."""
+    widths = []
+    for name, of_set in sets.items():
+        own = next(iter(of_set["vectors"].values()))
+        error = own["standard_errors"]["spearman"]
+        low, high = Estimate(0.0, error**2, of_set["groups"]).interval
+        widths.append(f"± {(high - low) / 2:.3f} ({name})")
+    return ", ".join(widths)
 
 
 def _spearman(of_set: Record, vector: str) -> float | None:

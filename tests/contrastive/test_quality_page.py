@@ -6,7 +6,8 @@ from contrastive.quality import page
 
 
 def scores(spearman: float) -> dict:
-    return {"all": {"spearman": spearman, "pearson": 0.1}}
+    correlations = {"spearman": spearman, "pearson": 0.1}
+    return {"all": correlations, "standard_errors": {"spearman": 0.1}}
 
 
 def test_the_overview_by_hand():
@@ -14,14 +15,17 @@ def test_the_overview_by_hand():
         "A": {
             "vectors": {"mean": scores(0.5), "WK": scores(0.25)},
             "left_out": {"mean, whitened": "too few"},
+            "groups": 3,
         },
-        "B": {"vectors": {"mean": scores(0.25)}, "left_out": {}},
+        "B": {"vectors": {"mean": scores(0.25)}, "left_out": {}, "groups": 10**6},
     }
     record = {"sets": sets, "pooling": "mean", "precision": "fp32", "max_length": 64}
     section = page.overview_section(record)
     assert section.body.header == ("sentence vector", "A", "B", "average")
     assert section.body.rows == (("mean", "0.5000", "0.2500", "0.3750"), ("WK", "0.2500", "–", "–"))
     assert "A: no mean, whitened (too few)." in section.prose
+    # The t of two degrees of freedom is 4.303, and that of very many 1.96.
+    assert "by ± 0.430 (A), ± 0.196 (B)." in section.prose
 
 
 def test_correlations_under_each_convention_by_hand():
