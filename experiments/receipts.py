@@ -26,6 +26,7 @@ WITHOUT_DATA = {
     "formulas": "random tokens",
     "kill-resume": "the bundled sample of its commit",
     "museum": "the bundled sample of its commit",
+    "own-tables": "tables that it makes, and subsets of STS",
     "profiles": "the files of --data-dir, whose lengths alone matter",
     "reliability": "the bundled sample of its commit",
     "round-trips": "models and sentences of its commit",

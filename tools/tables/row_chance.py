@@ -175,7 +175,7 @@ def score_of(record: Mapping[str, Any], path: str) -> Score | None:
 
 
 def chance_in_rows(content: Content) -> str:
-    """Return the note, or "" where the records do not say which rows were scored."""
+    """Return the note, and of which scores no chance is known."""
     if content.entry.get("turned", False):
         return note_of_column(content)
     parts = []
@@ -187,10 +187,10 @@ def chance_in_rows(content: Content) -> str:
             parts.append(describe(title, known))
         elif any(measured(row, path) for row in content.rows):
             unknown.append(title)
-    if not parts:
-        return ""
-    note = note_of(parts)
-    return f"{note} {NO_PREDICTIONS} {join(unknown)}." if unknown else note
+    sentences = [note_of(parts)] if parts else []
+    if unknown:
+        sentences.append(f"{NO_PREDICTIONS} {join(unknown)}.")
+    return " ".join(sentences)
 
 
 def note_of(parts: Sequence[str]) -> str:

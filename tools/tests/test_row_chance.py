@@ -84,9 +84,10 @@ def test_a_score_with_a_name_of_its_own_has_the_rows_of_its_kind():
 
 
 @pytest.mark.parametrize("data", [[None], ["0" * 64], [OF_SST, None]])
-def test_unknown_rows_get_no_note(data):
+def test_unknown_rows_get_a_reason(data):
     records = [{"data": digest, "scores": {"sst": 0.5}} for digest in data]
-    assert note_of({"scores": "dev"}, [Row("a row", records)]) == ""
+    note = note_of({"scores": "dev"}, [Row("a row", records)])
+    assert note == "The records hold no predictions, so they have no interval of SST."
 
 
 # --- every score of the documents -----------------------------------------------------------------
