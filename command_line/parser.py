@@ -21,6 +21,7 @@ from data.examples import BUILT_IN_FILES
 from data.options import DataOptions, InputFileOptions
 from minbert.commands import plugins
 from minbert.commands.flags import Formatter, Parser, add_flag
+from minbert.commands.launcher import training_command
 from minbert.commands.options import (
     AUTO,
     NONE,
@@ -64,9 +65,9 @@ SECTIONS: dict[type[OptionGroup], str] = {
 }
 DESCRIPTION = (
     "Train one encoder on several tasks, after the stages of --pretrain, and write the files of "
-    f"predictions.\n\nExample: python {PROGRAM} --option finetune --pretrain simcse"
+    "predictions.\n\nExample: {command} --option finetune --pretrain simcse"
 )
-HELP_HINT = f"These are the most common flags. `python {PROGRAM} --help-all` shows all flags."
+HELP_HINT = "These are the most common flags. `{command} --help-all` shows all flags."
 SPELLING = "Every flag may be written with _ or with -, such as --data_dir or --data-dir."
 
 
@@ -105,11 +106,13 @@ class HelpAll(argparse.Action):
 
 def build_parser(shows_all: bool = False) -> MainParser:
     """The parser of all flags. Its help shows the common ones, or all of them."""
+    command = " ".join(training_command())
+    hint = HELP_HINT.format(command=command)
     parser = MainParser(
         prog=PROGRAM,
-        usage="python %(prog)s [--FLAG VALUE ...]",
-        description=DESCRIPTION,
-        epilog=SPELLING if shows_all else f"{HELP_HINT}\n{SPELLING}",
+        usage=f"{command} [--FLAG VALUE ...]",
+        description=DESCRIPTION.format(command=command),
+        epilog=SPELLING if shows_all else f"{hint}\n{SPELLING}",
         formatter_class=Formatter,
         add_help=False,
         allow_abbrev=False,

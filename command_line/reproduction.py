@@ -5,6 +5,7 @@ from __future__ import annotations
 from command_line.options import Options
 from data.examples import BUILT_IN_FILES
 from minbert.commands.flags import shell_command
+from minbert.commands.launcher import training_command
 from minbert.commands.options import changed, with_values
 
 # They say where a run is written. What a recipe and --few_pairs chose has flags of its own.
@@ -24,7 +25,7 @@ def command_of(options: Options) -> str:
         flags["epochs"] = options.multitask.fine_tuning.epochs
         if options.multitask.heads.few_pairs:
             flags["head"] = options.multitask.heads.head
-    return shell_command(["python", "run_multitask.py"], flags)
+    return shell_command(training_command(), flags)
 
 
 def without_usual_files(options: Options) -> Options:

@@ -602,8 +602,10 @@ def values_of(name: str) -> Values:
         return dict(COMPARISONS[name])
     similar = get_close_matches(name, [*RECIPES, *COMPARISONS], n=1)
     hint = f"did you mean {similar[0]}? " if similar else ""
-    command = "python run_multitask.py --list-recipes"
-    raise ValueError(f"there is no recipe '{name}'; {hint}`{command}` shows them all.")
+    # Python finds this module in a clone, and where minBERT is installed.
+    raise ValueError(
+        f"there is no recipe '{name}'; {hint}`python -m run_multitask --list-recipes` shows all."
+    )
 
 
 def published_tasks(name: str) -> list[str]:

@@ -108,6 +108,7 @@ TABLES = (
     "tests.commands.test_advice",
     "tests.data.test_advice",
     "tests.minbert.test_advice",
+    "tests.system.test_python_advice",
 )
 # The tests and the reasons that stand in no table, with words of the messages.
 LIST = ROOT / "tests" / "followed_advice.txt"
@@ -127,8 +128,9 @@ def rows_of_tables() -> dict[str, list[str]]:
     """For each table of cases the words of its cases, as the code has them."""
     rows = {}
     for name in TABLES:
-        cases = importlib.import_module(name).CASES
-        cases = cases.values() if isinstance(cases, dict) else cases
+        module = importlib.import_module(name)
+        cases = module.CASES.values() if isinstance(module.CASES, dict) else module.CASES
+        cases = [*cases, *getattr(module, "EDITS", [])]
         rows[name] = [pattern(case.words) for case in cases]
     return rows
 

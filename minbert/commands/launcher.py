@@ -86,6 +86,11 @@ def is_clone() -> bool:
     return (ROOT / "docs").is_dir() and (ROOT / "pyproject.toml").is_file()
 
 
+def training_command() -> list[str]:
+    """The words that start a training. Only a clone has the file run_multitask.py."""
+    return ["python", "run_multitask.py"] if is_clone() else ["minbert", "train"]
+
+
 def listing() -> str:
     """The text that `minbert` prints: each command with its line, and what it is short for.
 
@@ -124,8 +129,8 @@ def find(name: str) -> Command:
         return command
     if name.startswith("-"):
         raise ValueError(
-            f"{name} is a flag, and a command must stand before it, such as `minbert train {name}`."
-            " `minbert` lists all commands."
+            f"{name} is a flag, and a command must stand before it, such as `minbert train {name} "
+            "...`. `minbert` lists all commands."
         )
     close = difflib.get_close_matches(name, by_name, n=1)
     if name in OTHER_NAMES:

@@ -7,10 +7,14 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+from command_line import parser
+from command_line.options import Options
+from command_line.reproduction import command_of
 from minbert import __version__
 from minbert.commands import launcher
 from minbert.commands.optional import advice_on_module
@@ -81,13 +85,26 @@ def test_the_version(tmp_path):
         (["finetune"], "did you mean train?"),
         (["xyz"], "no command 'xyz'; `minbert` lists all commands."),
         (["z" * 100_000], "`minbert` lists all commands."),
-        (["--option", "finetune"], "such as `minbert train --option`"),
+        (["--option", "finetune"], "such as `minbert train --option ...`"),
     ],
 )
 def test_a_word_that_is_no_command(words, message, capsys):
     assert launcher.main(words) == 2
     said = capsys.readouterr().err
     assert message in said and len(said) < 2000
+
+
+def test_an_installed_package_names_a_command_that_is_installed(monkeypatch, capsys):
+    """No folder of its user has run_multitask.py."""
+    options = Options.of(epochs=3)
+    assert command_of(options).startswith("python run_multitask.py")
+    monkeypatch.setattr(launcher, "is_clone", lambda: False)
+    assert command_of(options).startswith("minbert train")
+    with suppress(SystemExit):
+        parser.parse(["--help"])
+    shown = capsys.readouterr().out
+    assert "`minbert train --help-all` shows all flags" in shown and "python run_" not in shown
+    assert launcher.find("train").module == "run_multitask"
 
 
 def test_other_names_lead_to_commands():

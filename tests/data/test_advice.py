@@ -6,15 +6,21 @@ that they ask for: other keys, other options, or an edit of the file.
 
 from __future__ import annotations
 
+import bz2
+import gzip
 import json
+import lzma
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
+from data.corpus import check_files, read_lines
 from data.options import DataOptions
 from data.task_flags import parse_task
 from data.task_tables import read_splits, resolve_task
+from data.training_texts import read_training_text
 from tests.advice import shown
 
 
@@ -40,6 +46,8 @@ def rows(labels, header: str = "text,label", delimiter: str = ",") -> str:
 
 
 ABC = ["a", "b", "c"]
+# The column team has two labels, and the column label has one.
+ONE_LABEL = "text,label,team\n" + "".join(f"text {n},a,{ABC[n % 3]}\n" for n in range(12))
 CASES = {
     "other names of columns": Case(
         rows(ABC, "message,team"),
@@ -176,6 +184,104 @@ CASES = {
         "CSV doubles a quote inside a text instead",
         edit=lambda text: text.replace('\\"', '""'),
     ),
+    "one label": Case(
+        ONE_LABEL, "", "needs two different ones at least. Name another column", ",label=team"
+    ),
+    "no row has both": Case(
+        "text,label\n,\n", "", "Check the columns of --task", edit=lambda text: rows(ABC)
+    ),
+    "labels that are ids": Case(
+        rows([f"t{number}" for number in range(12)]),
+        "",
+        "Name another column with label= in --task {t}",
+        edit=lambda text: rows(ABC),
+    ),
+    "several labels without a sign": Case(
+        rows(["a:b", "b:c", "a:c"]),
+        ",kind=multilabel",
+        "such as separator=|.",
+        ",kind=multilabel,separator=:",
+        kind="multilabel",
+    ),
+    "several labels that are one": Case(
+        rows(ABC), ",kind=multilabel", "such as separator=|. If each row has", ",kind=classes"
+    ),
+    "another sign": Case(
+        rows(["a|b", "b", "a"]),
+        ",kind=multilabel,separator=/",
+        "Name another sign.",
+        ",kind=multilabel,separator=|",
+        kind="multilabel",
+    ),
+    "several labels that are all one": Case(
+        rows(["a"]).replace("text 0,a", "text 0,a|a"),
+        ",kind=multilabel,separator=|",
+        "with several labels needs two at least. Name another column",
+        edit=lambda text: rows(["a|b", "b"]),
+        kind="multilabel",
+    ),
+    "several labels that are ids": Case(
+        rows([f"a{number}|b{number}" for number in range(12)]),
+        ",kind=multilabel,separator=|",
+        "Check label= and separator= in --task",
+        edit=lambda text: rows(["a|b", "b"]),
+        kind="multilabel",
+    ),
+    "a list of labels": Case(
+        "\n".join(json.dumps({"text": f"t{n}", "label": ["a", "b"][n % 2 :]}) for n in range(12)),
+        "",
+        "If these are several labels of a row, say kind=multilabel in --task.",
+        ",kind=multilabel",
+        kind="multilabel",
+    ),
+    "one column twice": Case(rows(ABC), ",label=text", "Pass different ones.", ",label=label"),
+    "no key and value": Case(rows(ABC), ",dev", "is no key=value. Expected is such as", ",dev=0.2"),
+    "an open quote in a key": Case(rows(ABC), ',text="text', "Close or drop it.", ',text="text"'),
+    "a key that is misspelt": Case(
+        rows(ABC), ",lable=label", "did you mean {label}=?", ",label=label"
+    ),
+    "a kind that is misspelt": Case(
+        rows(ABC), ",kind=clases", "Did you mean {classes}?", ",kind=classes"
+    ),
+    "labels that are dropped, too": Case(
+        rows(ABC),
+        ",labels=a|b|c,drop_labels=c",
+        "drop_labels= both name '{c}'. Drop one",
+        ",labels=a|b|c",
+    ),
+    "labels of a number": Case(
+        rows(["1", "2", "3"]),
+        ",labels=1|2|3,low=1,high=3",
+        "belong to a number. Drop one of them.",
+        ",labels=1|2|3",
+    ),
+    "a quote that is never closed": Case(
+        rows(ABC).replace("text 3", '"text 3'),
+        "",
+        "stands where none belongs, does this. Fix it.",
+        edit=lambda text: text.replace('"', ""),
+    ),
+    "a word among numbers": Case(
+        rows([*"0123456789", "10.5", "bad"]),
+        "",
+        "or fix '{bad}', which is not a number, if it holds scores",
+        edit=lambda text: text.replace("bad", "0.5"),
+        kind="score",
+    ),
+    "a word among numbers that is dropped": Case(
+        rows([*"0123456789", "10.5", "-"]),
+        "",
+        "or drop such rows with drop_labels={-}, if it holds scores",
+        ",drop_labels=-",
+        kind="score",
+        num_rows=11,
+    ),
+    "an array of JSON that is cut": Case(
+        '[{"text": "a", "label": ',
+        "",
+        "not readable as one ({Expecting value: line 1 column 25 (char 24)}). Write the file again",
+        edit=lambda text: json.dumps([{"text": f"t{n}", "label": ABC[n % 3]} for n in range(12)]),
+    ),
 }
 
 
@@ -204,3 +310,143 @@ def test_advice_that_is_followed_works(train, name):
     keys = case.keys if case.new_keys is None else case.new_keys
     content = case.edit(case.content) if case.edit else case.content
     assert train(content, keys, **case.options) == (case.kind, case.num_rows)
+
+
+# --- files of other kinds -------------------------------------------------------------------------
+
+
+def read_task(path: Path) -> None:
+    flag = f"name=t,train={path},dev=0.5"
+    read_splits(resolve_task(parse_task(flag)).spec, DataOptions(task=(flag,)))
+
+
+def read_corpus(path: Path) -> None:
+    check_files([path])
+    assert list(read_lines([path]))
+
+
+class Edit(NamedTuple):
+    """A file that is refused, words of the message, and the file that they ask for."""
+
+    read: Callable[[Path], object]
+    name: str
+    content: str | bytes
+    words: str
+    mended: str
+
+
+TABLE = "text,label\na,x\nb,y\nc,x\nd,y\n"
+SCORED = "sentence1\tsentence2\tscore\na\tb\t1\n"
+INFERRED = "premise\thypothesis\tlabel\na\tb\tentailment\na\tc\tcontradiction\n"
+TRIPLETS = "anchor\tpositive\tnegative\na\tb\tc\n"
+# What a file begins with, and what the message asks for.
+FORMATS = {
+    gzip.compress(TABLE.encode()): "unpack it with gunzip first",
+    bz2.compress(TABLE.encode()): "unpack it with bunzip2 first",
+    lzma.compress(TABLE.encode()): "unpack it with unxz first",
+    b"\x28\xb5\x2f\xfd": "unpack it with unzstd first",
+    b"7z\xbc\xaf": "unpack it with 7z first",
+    b"\xd0\xcf\x11\xe0": "save it as .xlsx without a password, or as CSV in UTF-8",
+    b"%PDF": "copy its table into a file of CSV in UTF-8",
+    b"{\\rtf": "save it as plain text in UTF-8",
+    b"PAR1": "write it with pandas.read_parquet(...).to_csv(...) first",
+    b"ARROW1": "write it with pandas.read_feather(...).to_csv(...) first",
+    b"SQLite format 3": "export the table as CSV first",
+    b"\x80\x04\x95": "a pickle of Python; write it with to_csv(...) first",
+    TABLE.replace("a,x", "wör,ä").encode("cp437"): "Save it again as CSV in UTF-8.",
+    b"<!DOCTYPE html><html><body>x</body></html>": "Download the table itself, as CSV.",
+}
+EDITS = [Edit(read_task, "a.csv", content, words, TABLE) for content, words in FORMATS.items()]
+EDITS += [
+    Edit(
+        read_task,
+        "a.csv",
+        "text,label\na,x\nb,y\n",
+        "too few to draw dev rows from. Name a file with dev=",
+        TABLE,
+    ),
+    Edit(
+        read_training_text,
+        "a.csv",
+        "first,second\nx,y\n",
+        "Rename the columns, or write tab-separated lines",
+        "sentence1,sentence2\nx,y\n",
+    ),
+    Edit(
+        read_training_text,
+        "a.tsv",
+        "x y\tz w\na b\tc\td\n",
+        "and the first line has {2}. Fix or remove the row.",
+        "x y\tz w\n",
+    ),
+    Edit(
+        read_training_text,
+        "a.tsv",
+        SCORED.replace("b", ""),
+        "are not all there. Fix or remove the row.",
+        SCORED,
+    ),
+    Edit(
+        read_training_text,
+        "a.tsv",
+        SCORED.replace("score", "label").replace("1\n", "2\n"),
+        "Name the column score if they are scores of 0 to {5}.",
+        SCORED,
+    ),
+    Edit(
+        read_training_text,
+        "a.tsv",
+        INFERRED.replace("contradiction", "neutral"),
+        "so there is no triplet in it. Add such rows.",
+        INFERRED,
+    ),
+    Edit(
+        read_training_text,
+        "a.tsv",
+        INFERRED.replace("entailment", "0").replace("contradiction", "2"),
+        "Write them in place of it.",
+        INFERRED,
+    ),
+    Edit(
+        read_training_text,
+        "a.tsv",
+        "1\ta\n0\tb\n2\tc\n",
+        "such as sentence1, sentence2 and score, or label and text.",
+        "label\ttext\n1\ta\n0\tb\n2\tc\n",
+    ),
+    Edit(
+        read_training_text,
+        "a.tsv",
+        TRIPLETS.splitlines()[0] + "\n",
+        "a header and no rows; expected is at least one. Fix the file.",
+        TRIPLETS,
+    ),
+    Edit(
+        read_training_text,
+        "a.tsv",
+        TRIPLETS.replace("\tc", ""),
+        "{a.tsv, line 2}: {the row has 2 fields; the header names 3}. Fix or remove the row.",
+        TRIPLETS,
+    ),
+    Edit(read_corpus, "a.txt", "id\ttext\n1\teins\n", "Write its column of texts", "eins\n"),
+    Edit(
+        read_corpus,
+        "a.txt",
+        "fünf\n".encode("latin-1"),
+        "Convert the file, for instance with iconv -f cp1252 -t utf-8",
+        "fünf\n",
+    ),
+]
+
+
+@pytest.mark.parametrize("edit", EDITS, ids=lambda edit: edit.words)
+def test_a_file_is_read_after_its_edit(tmp_path, edit, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    path = Path(edit.name)
+    content = edit.content
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    with pytest.raises(ValueError) as caught:
+        edit.read(path)
+    assert shown(edit.words) in str(caught.value)
+    path.write_text(edit.mended, encoding="utf-8")
+    edit.read(path)
