@@ -28,6 +28,7 @@ from contrastive.train.__main__ import main as train_stage_alone
 from contrastive.train.parser import parse as parse_stage
 from contrastive.train.parser import short_flags
 from course.four_runs import check_flags as check_part1
+from course.options import SubmitOptions
 from experiments.__main__ import parse as parse_series
 from experiments.labels import LabelsOptions
 from experiments.papers import PapersOptions, is_for_papers
@@ -41,6 +42,7 @@ from minbert.pretraining.__main__ import parse as parse_pretraining
 from multitask.command_options import CheckOptions, CompareOptions
 from multitask.ensemble.options import EnsembleOptions
 from multitask.errors.options import ErrorsOptions
+from multitask.predict import main as predict
 from teaching.options import GradeOptions, TraceOptions
 from tests.advice import Message, advices, shown
 
@@ -56,6 +58,10 @@ FILES = {
     "both.csv": "text,sentence\na cat,the cat\na dog,dogs\n",
     "hole.csv": "text,n\na cat,1\n,2\n",
     "triplets.tsv": "anchor\tpositive\tnegative\na cat\tthe cat\ta dog\nthe sun\tsun\ta car\n",
+    "tab.txt": "a cat\tb\n",
+    "two.txt": "a\tb\n",
+    "three.txt": "a\tb\tc\n",
+    "bad/options.json": "{}",
     "pairs.tsv": HEADER + "a cat\tthe cat\t5\na dog\ta bird\t2\nthe sun\ta car\t0\n",
     "equal.tsv": HEADER + "a\tb\t1\na\tc\t1\n",
     "wordscore.tsv": HEADER + "a\tb\tx\nc\td\t1\n",
@@ -110,6 +116,7 @@ STARTS: dict[str, Callable[[list[str]], Any]] = {
     "papers": papers,
     "reproduce": reproduce,
     "part1": check_part1,
+    "predict": predict,
 }
 # Commands whose options alone refuse.
 OPTIONS: dict[str, type[CommandOptions]] = {
@@ -121,6 +128,7 @@ OPTIONS: dict[str, type[CommandOptions]] = {
     "ensemble": EnsembleOptions,
     "errors": ErrorsOptions,
     "check": CheckOptions,
+    "submit": SubmitOptions,
 }
 
 
@@ -160,10 +168,10 @@ def start(command: str, line: str) -> Any:
 def place(tmp_path_factory) -> Path:
     """The folder in which all commands work."""
     folder = tmp_path_factory.mktemp("advice")
+    for name in ("full", "run1", "bad", *"abcd"):
+        (folder / name).mkdir()
     for name, content in FILES.items():
         (folder / name).write_text(content)
-    for name in ("full", "run1", *"abcd"):
-        (folder / name).mkdir()
     (folder / "full" / "notes.txt").touch()
     np.save(folder / "narrow.npy", np.ones((3, 4), dtype=np.float32))
     np.save(folder / "plain.npy", np.ones((3, 192), dtype=np.float32))
@@ -173,6 +181,9 @@ def place(tmp_path_factory) -> Path:
         assert embed(shlex.split(f"{EMBED} texts.txt --out stored.npy")) == 0
         assert embed(shlex.split(f"{EMBED} texts.txt --out cls.npy --pooling cls")) == 0
         assert embed(shlex.split(f"{EMBED} one.txt --out one.npy")) == 0
+    changed = bytearray((folder / "stored.npy").read_bytes())
+    changed[200] ^= 1  # a bit of a number
+    (folder / "changed.npy").write_bytes(changed)
     assert np.load(folder / "stored.npy").shape[0] == 3
     return folder
 

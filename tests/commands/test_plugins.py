@@ -147,9 +147,9 @@ def test_a_file_that_cannot_be_used(write, capsys, code):
     assert message.startswith(f"run_multitask.py: --plugin {path}")
     if "another option" not in message:
         assert list(SAMPLERS) == names, "nothing of it stays registered"
-    # The messages ask for this file.
-    options, _ = parse(["--plugin", str(write(SAMPLER, "mended.py")), "--sampling", "toy"])
-    assert options.flat()["toy_level"] == 3
+        # The messages ask for this file.
+        options, _ = parse(["--plugin", str(write(SAMPLER, "mended.py")), "--sampling", "toy"])
+        assert options.flat()["toy_level"] == 3
 
 
 def test_a_file_that_is_not_there(tmp_path, capsys):
