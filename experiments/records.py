@@ -40,6 +40,7 @@ COMMANDS = {
     "default-job": "python -m tools.benchmarks.default_job --record",
     "kill-resume": "python -m tools.benchmarks.kill_resume --record",
     "own-tables": "python -m tools.benchmarks.own_tables TABLE... --out DIR --record",
+    "large": "python -m tools.benchmarks.large NAME... --record",
     "papers": "python -m experiments.papers NAME... --model MODEL --sets FILE... --record",
     "profiles": "python -m tools.benchmarks.profiles NAME --data-dir DIR --record",
     "readable": "python -m tools.benchmarks.readable --data-dir DIR --out FILE --record",

@@ -29,6 +29,7 @@ The files in reading order:
     pretraining.py          Command: a step of pretraining.
     memory_of_batches.py    Command: memory of a large contrastive batch in pieces.
     busy_machine.py         Command: a training step beside other programs.
+    large.py                Command: memory and time of large inputs and of two processes.
     default_job.py          Command: time and memory of the default job.
     profiles.py             Command: the operations that take the time.
     scaling.py              Command: how cost grows with rows, length, batch, tasks and parameters.
