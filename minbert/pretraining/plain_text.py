@@ -9,6 +9,7 @@ B batch, T tokens of a sequence, N sequences, P positions, H hidden.
 from __future__ import annotations
 
 import hashlib
+import itertools
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple
@@ -408,7 +409,7 @@ def check_command(run: PlainTextRun) -> None:
 def digest_of_ids(corpus: Corpus) -> str:
     """SHA-256 of all token ids, those for training first."""
     digest = hashlib.sha256()
-    for piece in (*pieces_of(corpus.train), corpus.held_out):
+    for piece in itertools.chain(pieces_of(corpus.train), [corpus.held_out]):
         digest.update(piece.tobytes())
     return digest.hexdigest()
 

@@ -1,6 +1,7 @@
 """minbert/pretraining/packing.py: plain text -> vocabulary, packed sequences, plan of steps."""
 
 import contextlib
+import hashlib
 from collections import Counter
 from pathlib import Path
 
@@ -23,7 +24,13 @@ from minbert.pretraining.packing import (
     train_tokenizer,
     write_packed,
 )
-from minbert.pretraining.plain_text import PlainTextTraining, pieces_of, read_corpus
+from minbert.pretraining.plain_text import (
+    Corpus,
+    PlainTextTraining,
+    digest_of_ids,
+    pieces_of,
+    read_corpus,
+)
 from minbert.tokenizer import SPECIAL_TOKENS, BertTokenizer
 from tests.toy_text import LINES
 
@@ -297,6 +304,10 @@ def test_pages_that_were_read_are_let_go(tmp_path):
     assert np.array_equal(sequences, ids) and kilobytes_held() >= 2048
     pieces = [piece.copy() for piece in pieces_of(sequences)]
     assert np.array_equal(np.concatenate(pieces), ids) and kilobytes_held() == 0
+
+    digest = digest_of_ids(Corpus(None, sequences, ids[:3]))
+    assert digest == hashlib.sha256(ids.tobytes() + ids[:3].tobytes()).hexdigest()
+    assert kilobytes_held() == 0
 
     def no_masks(input_ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         return input_ids, input_ids
