@@ -1,0 +1,54 @@
+"""tools/benchmarks/large.py: what is made of the numbers of the measured processes."""
+
+import pytest
+
+from tools.benchmarks import large
+
+
+@pytest.fixture
+def started(monkeypatch):
+    """The commands that were started, what they answer in turn, and the vectors that they write."""
+    commands = []
+    answers: list = []
+    vectors = [b"vectors", b"vectors"]
+
+    def start(words, num_processes):
+        commands.append((list(words), num_processes))
+        if "--out" in words and words[0] == "contrastive.embed":
+            large.Path(words[-1]).write_bytes(vectors.pop())
+        return answers.pop(0)
+
+    monkeypatch.setattr(large, "start", start)
+    return commands, answers, vectors
+
+
+def test_the_growth_is_that_from_text_to_text(started, tmp_path):
+    commands, answers, _ = started
+    answers += [[{"peak": 300e6}], [{"peak": 300.5e6}]]
+    measured = large.growth(tmp_path, (1, 3))
+    assert measured["value"] == pytest.approx(0.5e6 / 2e6, rel=0.3)
+    assert [num_processes for _, num_processes in commands] == [1, 1]
+
+
+def test_the_slower_process_counts_and_files_are_compared(started, tmp_path):
+    commands, answers, vectors = started
+    answers += [[{"seconds": 18.0}], [{"seconds": 8.0}, {"seconds": 10.0}]]
+    assert large.embed(tmp_path, "minilm", "fp32", 5)["value"] == pytest.approx(1.8)
+    assert [num_processes for _, num_processes in commands] == [1, 2]
+
+    vectors[:] = [b"those of two", b"those of one"]
+    answers += [[{"seconds": 1.0}], [{"seconds": 1.0}]]
+    with pytest.raises(AssertionError):
+        large.embed(tmp_path, "minilm", "fp32", 5)
+
+
+def test_each_measurement_is_a_record(started, tmp_path, monkeypatch, capsys):
+    _, answers, _ = started
+    answers += [[{"adding": 1.0, "all": 4.0}, {}]]
+    monkeypatch.setattr(large, "LARGE", tmp_path / "large.jsonl")
+    monkeypatch.setattr(large, "record_measurement", lambda path, record: path.write_text("kept"))
+    assert large.main(["gradients", "--record"]) == 0
+    assert "0.250" in capsys.readouterr().out
+    assert (tmp_path / "large.jsonl").read_text() == "kept"
+    with pytest.raises(SystemExit):
+        large.main(["growths"])
