@@ -130,7 +130,7 @@ def rows_of_tables() -> dict[str, list[str]]:
     for name in TABLES:
         module = importlib.import_module(name)
         cases = module.CASES.values() if isinstance(module.CASES, dict) else module.CASES
-        cases = [*cases, *getattr(module, "EDITS", [])]
+        cases = [*cases, *getattr(module, "EDITS", []), *getattr(module, "WARNINGS", [])]
         rows[name] = [pattern(case.words) for case in cases]
     return rows
 

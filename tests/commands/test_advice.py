@@ -58,6 +58,7 @@ FILES = {
     "both.csv": "text,sentence\na cat,the cat\na dog,dogs\n",
     "hole.csv": "text,n\na cat,1\n,2\n",
     "triplets.tsv": "anchor\tpositive\tnegative\na cat\tthe cat\ta dog\nthe sun\tsun\ta car\n",
+    "zero.txt": "one\nt\0wo\n",
     "tab.txt": "a cat\tb\n",
     "two.txt": "a\tb\n",
     "three.txt": "a\tb\tc\n",

@@ -48,6 +48,13 @@ def rows(labels, header: str = "text,label", delimiter: str = ",") -> str:
 ABC = ["a", "b", "c"]
 # The column team has two labels, and the column label has one.
 ONE_LABEL = "text,label,team\n" + "".join(f"text {n},a,{ABC[n % 3]}\n" for n in range(12))
+
+
+def table(labels, header: str = "text,label") -> str:
+    lines = [f"text {number},{label}\n" for number, label in enumerate(labels)]
+    return header + "\n" + "".join(lines)
+
+
 CASES = {
     "other names of columns": Case(
         rows(ABC, "message,team"),
@@ -276,6 +283,16 @@ CASES = {
         kind="score",
         num_rows=11,
     ),
+    "labels of one row each": Case(
+        table([f"t{n // 3},{ABC[n % 3]}" for n in range(900)], "text,label,team"),
+        "",
+        "Otherwise name another column with label=.",
+        ",label=team",
+        num_rows=900,
+    ),
+    "a row with one more field": Case(
+        "text,label\ntext 0,a,b\n", "", "Fix the row.", edit=lambda text: rows(ABC)
+    ),
     "an array of JSON that is cut": Case(
         '[{"text": "a", "label": ',
         "",
@@ -310,6 +327,72 @@ def test_advice_that_is_followed_works(train, name):
     keys = case.keys if case.new_keys is None else case.new_keys
     content = case.edit(case.content) if case.edit else case.content
     assert train(content, keys, **case.options) == (case.kind, case.num_rows)
+
+
+# --- warnings -------------------------------------------------------------------------------------
+
+
+class Warned(NamedTuple):
+    """A table that gives a warning, its words, and the table and the keys that they ask for."""
+
+    content: str
+    keys: str
+    words: str
+    new_content: str = ""
+    new_keys: str = ""
+
+
+WARNINGS = [
+    Warned(
+        table(["a", "b", "nan"] * 4),
+        "",
+        'To drop such rows, add drop_labels="{nan}" to --task.',
+        new_keys=',drop_labels="nan"',
+    ),
+    Warned(
+        table(["0.5", "1.5", "2.5", "-1"] * 4),
+        "",
+        'To drop such rows, add drop_labels="-1" to --task.',
+        new_keys=',drop_labels="-1"',
+    ),
+    Warned(
+        table(["Yes", "yes", "no"] * 4),
+        "",
+        "If they mean the same, write them alike.",
+        table(["yes", "yes", "no"] * 4),
+    ),
+    Warned(
+        table(["joy|fear", "fear", "joy", "joy;fear"] * 4),
+        ",kind=multilabel",
+        "so each is one label here. Write all of them alike.",
+        table(["joy|fear", "fear", "joy", "joy|fear"] * 4),
+        ",kind=multilabel",
+    ),
+    Warned(
+        table(["joy|fear", "fear", "joy"] * 4),
+        "",
+        "To train them as several labels of a row, say kind=multilabel in --task.",
+        new_keys=",kind=multilabel",
+    ),
+    Warned(
+        table([f"{number},{ABC[number % 3]}" for number in range(300)], "text,label,team"),
+        "",
+        "If they are no scores, name another column with label= in --task.",
+        new_keys=",label=team",
+    ),
+]
+
+
+@pytest.mark.parametrize("case", WARNINGS, ids=lambda case: case.words)
+def test_a_warning_is_gone_when_its_advice_is_followed(tmp_path, case):
+    path = tmp_path / "train.csv"
+
+    def said(content: str, keys: str) -> str:
+        path.write_text(content, encoding="utf-8")
+        return resolve_task(parse_task(f"name=t,train={path}{keys}")).line
+
+    assert shown(case.words) in said(case.content, case.keys)
+    assert shown(case.words) not in said(case.new_content or case.content, case.new_keys)
 
 
 # --- files of other kinds -------------------------------------------------------------------------

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,6 +15,7 @@ import pytest
 import torch
 from torch import Tensor
 
+import minbert
 from contrastive.embed import SentenceEncoder
 from contrastive.embedder import nearest
 from contrastive.losses import info_nce, matryoshka
@@ -24,6 +26,8 @@ from minbert.reporting.attention_pictures import attention_of_sentence as attent
 from multitask import Predictor
 from multitask.head_registry import HeadEntry, register_head
 from multitask.heads import BUILDERS
+from multitask.model import MultitaskBert
+from multitask.options import HeadOptions
 from multitask.sampler_registry import Sampler, register_sampler
 from multitask.sampling import FUNCTIONS, first_passes
 from multitask.tasks import accuracy, labels_of
@@ -31,6 +35,7 @@ from tests.advice import shown
 
 ROWS = ["a cat", "the dog ran"]
 MODEL = "minbert-mini"
+FOLDER = Path(minbert.__file__).parent / "bundled" / MODEL
 
 
 class Tools:
@@ -166,9 +171,9 @@ CASES = [
         lambda t: BertTokenizer.from_pretrained(MODEL, do_lower_case=True),
     ),
     Case(
-        lambda t: t.tokenizer(["a cat"], ["the dog"], max_length=3, truncation="only_first"),
+        lambda t: t.tokenizer(["a cat"], ["the dog"], max_length=4, truncation="only_first"),
         "Pass a larger max_length, or truncation='longest_first'.",
-        lambda t: t.tokenizer(["a cat"], ["dog"], max_length=16, truncation="only_first"),
+        lambda t: t.tokenizer(["a cat"], ["the dog ran"], max_length=4, truncation="longest_first"),
     ),
     # --- the encoder
     Case(lambda t: t.model(t.batch), "Pass model(**batch)", lambda t: t.model(**t.batch)),
@@ -240,6 +245,16 @@ CASES = [
         lambda t: t.encoder.embedder.encode(["a cat"]),
     ),
     Case(
+        lambda t: t.encoder.encode(ROWS, normalise=True),
+        "takes no argument '{normalise}'. Beside those of its signature it takes",
+        lambda t: t.encoder.encode(ROWS, output_value="sentence_embedding"),
+    ),
+    Case(
+        lambda t: t.encoder.encode(ROWS, pool=[1]),
+        "start several processes yourself",
+        lambda t: SentenceEncoder(MODEL).encode(ROWS),
+    ),
+    Case(
         lambda t: nearest(torch.eye(3), 3),
         "Ask for 1 to {2}.",
         lambda t: nearest(torch.eye(3), 2),
@@ -278,7 +293,7 @@ CASES = [
     ),
     Case(
         lambda t: Predictor(precision="fp8"),
-        "pass one of {auto, fp32, bf16}.",
+        "precision is {'fp8'}; pass one of",
         lambda t: Predictor(precision="fp32").tasks,
     ),
     Case(
@@ -300,6 +315,32 @@ CASES = [
         lambda t: EncodedExamples([], t.tokenizer),
         "at least one is expected. Check the file that they come from.",
         lambda t: EncodedExamples([example(1)], t.tokenizer).lengths,
+    ),
+    Case(
+        lambda t: accuracy(np.array([np.nan]), np.ones(1)),
+        "Train again with a lower learning rate (--lr).",
+        lambda t: accuracy(np.ones(1), np.ones(1)),
+    ),
+    Case(
+        lambda t: accuracy(np.ones(1), np.array([np.nan])),
+        "Correct the label in its file, or leave the row out.",
+        lambda t: accuracy(np.ones(1), np.ones(1)),
+    ),
+    Case(
+        lambda t: MultitaskBert(t.model, "mean", HeadOptions(), seed=0),
+        "Pass HeadOptions(pair_encoding=...).",
+        lambda t: MultitaskBert(t.model, "mean", HeadOptions(pair_encoding="bi"), seed=0),
+    ),
+    # --- names of models
+    Case(
+        lambda t: BertModel.from_pretrained("someone/none", local_files_only=True),
+        "Give a folder, or pass local_files_only=False once to download it.",
+        lambda t: BertModel.from_pretrained(FOLDER, local_files_only=True),
+    ),
+    Case(
+        lambda t: BertModel.from_pretrained("./none"),
+        "Give 'minbert-mini', 'minbert-mini-distilled', 'minilm', a folder in Hugging Face layout",
+        lambda t: BertModel.from_pretrained(FOLDER),
     ),
     # --- methods of a plugin
     Case(
