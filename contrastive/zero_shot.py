@@ -121,9 +121,10 @@ def encode(
     encoder.eval()
     parts: dict[str, list[list[Tensor]]] = {}  # by name: the parts of first and of second sentences
     order: list[int] = []
-    for indices in batches:
-        batch = rows.batch(indices).to(device)
-        with runtime.autocast(device, precision):
+    # One region around all batches: the weights are converted to bf16 once, and not each time.
+    with runtime.autocast(device, precision):
+        for indices in batches:
+            batch = rows.batch(indices).to(device)
             output = encoder(
                 batch.input_ids,
                 batch.attention_mask,
@@ -131,12 +132,15 @@ def encode(
                 output_hidden_states=with_states,
                 positions=positions_read(batch.attention_mask, pooling),
             )
-        for name, tensor in read(output, batch.attention_mask).items():
-            sides = parts.setdefault(name, [[], []])
-            # B rows are one side. The 2B rows of pairs read apart are two sides.
-            for side, part in zip(sides, tensor.cpu().split(len(indices)), strict=False):
-                side.append(part)
-        order += indices
+            # What is read from the states is computed in their own precision.
+            with torch.autocast(device.type, enabled=False):
+                tensors = read(output, batch.attention_mask)
+            for name, tensor in tensors.items():
+                sides = parts.setdefault(name, [[], []])
+                # B rows are one side. The 2B rows of pairs read apart are two sides.
+                for side, part in zip(sides, tensor.cpu().split(len(indices)), strict=False):
+                    side.append(part)
+            order += indices
     encoder.train(was_training)
 
     # Batches come by length. This puts the rows of each side back into their order.

@@ -35,12 +35,12 @@ def attention(
         attended to, and a very large negative number where not. None masks nothing.
     dropout_probability: in [0, 1). training: whether to drop at all.
     is_fused: whether torch's kernel computes it, with dropout masks of its own. It does only while
-        `fast.is_on()`.
+        `fast.is_on()`, and where `fast.takes_kernel` says so.
     Returns (B, N, T, D).
     """
     # The kernel never stores the (T, T) scores. That saves time on a GPU. On a CPU its backward
-    # pass is slow.
-    if is_fused and fast.is_on():
+    # pass is slow, and in bf16 so are short rows.
+    if is_fused and fast.is_on() and fast.takes_kernel(query):
         if mask_bias is not None:
             # The most negative float32 is -inf in bfloat16, so it is limited before it is
             # converted.

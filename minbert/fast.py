@@ -101,6 +101,23 @@ def switched(is_fast: bool) -> Iterator[None]:
         _is_on = before
 
 
+# --- attention ------------------------------------------------------------------------------------
+
+# Tokens of a row up to which a CPU makes vectors in bf16 faster without torch's kernel.
+SHORT_ROW = 64
+
+
+def takes_kernel(query: Tensor) -> bool:
+    """Whether the fused attention of a query (B, N, T, D) is computed by torch's kernel.
+
+    In bf16 and without gradients, a CPU computes short rows step by step. That takes half the time
+    of its kernel. docs/formulas.md has the gain.
+    """
+    is_bf16_on_cpu = query.device.type == "cpu" and query.dtype == torch.bfloat16
+    is_short = is_bf16_on_cpu and query.size(-2) <= SHORT_ROW
+    return torch.is_grad_enabled() or not is_short
+
+
 # --- dropout --------------------------------------------------------------------------------------
 
 # A decision takes 16 random bits, so that one 64-bit draw decides four units.

@@ -49,11 +49,12 @@ def predict(
     order: list[int] = []
     lengths = rows.lengths if chosen is None else rows.lengths[chosen]
     batches = sorted_batches(lengths, batch_size)
-    for indices in terminal.track(batches, f"predictions of {model.tasks[task].title}"):
-        numbers = indices if chosen is None else chosen[indices].tolist()
-        with runtime.autocast(device, precision):
+    # One region around all batches: the weights are converted to bf16 once, and not each time.
+    with runtime.autocast(device, precision):
+        for indices in terminal.track(batches, f"predictions of {model.tasks[task].title}"):
+            numbers = indices if chosen is None else chosen[indices].tolist()
             outputs.append(model(task, rows.batch(numbers).to(device)).float())
-        order += indices
+            order += indices
 
     model.train(was_training)
     # One copy at the end: with a GPU, each copy would wait for its batch.

@@ -1,4 +1,4 @@
-"""Sentence vectors that need no training: of one layer or two, WK pooling, and whitening.
+"""Sentence vectors that need no training: [CLS], mean, max, first-last mean, WK pooling, whitening.
 
 An encoder's own sentence vector is compared with these. All of them are functions of the hidden
 states. Next: metrics.py.
@@ -50,17 +50,6 @@ def first_last_mean(hidden_states: Sequence[Tensor], attention_mask: Tensor) -> 
     first = mean(hidden_states[1], attention_mask)
     last = mean(hidden_states[-1], attention_mask)
     return (first + last) / 2
-
-
-def last_two_mean(hidden_states: Sequence[Tensor], attention_mask: Tensor) -> Tensor:
-    """The mean over tokens and over the last two layers, which BERT-flow reads (Li et al. 2020).
-
-    hidden_states: L + 1 tensors (R, T, H). attention_mask: (R, T). Returns (R, H). An encoder with
-    one layer has its embeddings as the layer before the last one.
-    """
-    before = mean(hidden_states[-2], attention_mask)
-    last = mean(hidden_states[-1], attention_mask)
-    return (before + last) / 2
 
 
 # --- WK pooling ---------------------------------------------------------------------------------
@@ -201,13 +190,10 @@ def vector_functions(pooling: str, with_baselines: bool) -> dict[str, VectorFunc
     def first_last(output: BertOutput, attention_mask: Tensor) -> Tensor:
         return first_last_mean(_hidden_states(output), attention_mask)
 
-    def last_two(output: BertOutput, attention_mask: Tensor) -> Tensor:
-        return last_two_mean(_hidden_states(output), attention_mask)
-
     def wk(output: BertOutput, attention_mask: Tensor) -> Tensor:
         return wk_pool(_hidden_states(output), attention_mask)
 
-    return functions | {"first-last mean": first_last, "last two mean": last_two, "WK": wk}
+    return functions | {"first-last mean": first_last, "WK": wk}
 
 
 def _hidden_states(output: BertOutput) -> Sequence[Tensor]:

@@ -6,11 +6,14 @@ import numpy as np
 import pytest
 import torch
 from scipy.stats import pearsonr, spearmanr
+from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from contrastive import zero_shot
 from contrastive.zero_shot import (
     alignment,
     embed,
+    encode,
     spearman_by_width,
     sts_quality,
     uniformity,
@@ -18,6 +21,7 @@ from contrastive.zero_shot import (
 from data.batching import EncodedExamples
 from data.examples import Example
 from minbert import BertModel, BertTokenizer
+from minbert.bert import BertOutput
 from minbert.pooling import pool
 
 WORDS = [
@@ -127,6 +131,47 @@ def test_single_sentences_and_the_mode(encoder, tokenizer):
     assert torch.equal(vectors[True], vectors[False]), "dropout in an evaluation"
     pairs = embed(encoder, EncodedExamples(PAIRS, tokenizer, 64, "bi"), "mean", "fp32", 4)
     torch.testing.assert_close(vectors[False], pairs[:17], rtol=0, atol=1e-5)
+
+
+class WeightConversions(TorchDispatchMode):
+    """Counts the conversions of parameters while it is on."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.places = {parameter.data_ptr() for parameter in model.parameters()}
+        self.count = 0
+
+    def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
+        if operation.overloadpacket is torch.ops.aten._to_copy:
+            self.count += args[0].data_ptr() in self.places
+        return operation(*args, **(kwargs or {}))
+
+
+def test_bf16_converts_each_weight_once_and_reads_in_the_precision_of_the_states(
+    encoder, tokenizer
+):
+    """The vectors are those of a region for each batch, to the bit."""
+    rows = EncodedExamples(PAIRS, tokenizer, 64, pair_encoding="bi")
+    counts = []
+    for batches in ([[0]], [[0], [1, 2], [3]]):
+        with WeightConversions(encoder) as conversions:
+            encode(encoder, rows, read_mean, "bf16", batches)
+        counts.append(conversions.count)
+    assert counts[0] == counts[1] > 0
+
+    vectors = encode(encoder, rows, read_mean, "bf16", [[1, 2], [0]])["vectors"]
+    alone = []
+    for batch in ([0], [1, 2]):
+        alone.append(encode(encoder, rows, read_mean, "bf16", [batch])["vectors"])
+    # All first sentences, then all second ones.
+    firsts = [alone[0][:1], alone[1][:2]]
+    seconds = [alone[0][1:], alone[1][2:]]
+    assert torch.equal(vectors, torch.cat([*firsts, *seconds]))
+
+
+def read_mean(output: BertOutput, attention_mask: Tensor) -> dict[str, Tensor]:
+    assert not torch.is_autocast_enabled("cpu"), "a module after the encoder would be in bf16"
+    return {"vectors": pool(output, attention_mask, "mean")}
 
 
 # --- zero-shot STS --------------------------------------------------------------------------------

@@ -227,6 +227,37 @@ def test_a_mask_bias_of_another_dtype_stays_finite():
     assert torch.isfinite(fused_attention(query, key, value, bias, 0.0, False)).all()
 
 
+@pytest.mark.parametrize(
+    ("num_tokens", "dtype", "num_calls"),
+    [
+        (fast.SHORT_ROW, torch.bfloat16, 1),
+        (fast.SHORT_ROW + 1, torch.bfloat16, 2),
+        (fast.SHORT_ROW, torch.float32, 2),
+    ],
+)
+def test_a_layer_makes_bf16_vectors_of_short_rows_without_the_kernel(
+    monkeypatch, num_tokens: int, dtype: torch.dtype, num_calls: int
+):
+    """With gradients the kernel computes them, as a training with --attention fused asks."""
+    calls = []
+    kernel = F.scaled_dot_product_attention
+
+    def record(*arguments, **keywords) -> Tensor:
+        calls.append(num_tokens)
+        return kernel(*arguments, **keywords)
+
+    monkeypatch.setattr(F, "scaled_dot_product_attention", record)
+    layer = make_model(attention_implementation="fused").to(dtype).layers[0].attention
+    hidden_states = attention_lesson.draw(2, num_tokens, 24).to(dtype)
+    with_gradients = layer(hidden_states)
+    assert len(calls) == 1
+    with torch.no_grad():
+        without_gradients = layer(hidden_states)
+    assert len(calls) == num_calls
+    # Numbers of about 0.1, with 8 bits.
+    torch.testing.assert_close(without_gradients, with_gradients, rtol=0, atol=2e-3)
+
+
 # --- the optimizer --------------------------------------------------------------------------------
 
 

@@ -17,7 +17,7 @@ def test_a_branch_is_off_in_its_file_alone():
 
 
 def test_every_branch_is_measured(tmp_path):
-    lines = measure("tiny", "fp32", num_rounds=1, num_steps=1, folder=tmp_path)
+    lines = measure("tiny", "bf16", num_rounds=1, num_steps=1, folder=tmp_path)
     assert {line["branch"] for line in lines} == set(BRANCHES)
     assert all(line["least"] <= line["saved"] <= line["most"] < 1 for line in lines)
 
