@@ -26,7 +26,8 @@ CONTENT = {
     ],
 }
 TASKS = ("regression", "classification", "ranking", "squared error", "triplet margin")
-NAME = re.compile(r"\b(?:bsc|ct|sg)-[a-z0-9_-]*[a-z0-9]\b")
+# Behind a slash stands the name of a folder.
+NAME = re.compile(r"(?<![/\w])(?:bsc|ct|sg)-[a-z0-9_-]*[a-z0-9]\b")
 
 
 def page_of(paper):
