@@ -334,7 +334,7 @@ def test_flags_beside_a_recipe_win_and_the_folder_is_named_after_it(tmp_path):
 
 
 def test_a_name_that_is_none(capsys):
-    message = "there is no recipe 'rob14'; did you mean rob-14? `python run_multitask.py "
+    message = "there is no recipe 'rob14'; did you mean rob-14? `python -m run_multitask "
     assert message in refusal(capsys, "--recipe", "rob14")
 
 
