@@ -101,7 +101,7 @@ takewhile zip_longest
 append appendleft extend pop popleft popitem get keys items update index insert sort count copy
 setdefault clear reverse fromkeys join add discard remove union intersection difference
 symmetric_difference issubset issuperset startswith endswith lower upper strip replace weight bias
-is_integer
+is_integer padding_idx
 """
 BUILTINS = BUILTIN_NAMES.split()
 COMMON = ATTRIBUTE_NAMES.split()
@@ -134,11 +134,11 @@ ALLOWED: dict[str, Allowed] = {
     "BertLayer.forward": Allowed(
         "tokens_at", "attention attention_norm feed_forward feed_forward_norm"
     ),
-    "linear": Allowed("warmup"),
-    "cosine": Allowed("warmup"),
+    "linear": Allowed("warmup constant"),
+    "cosine": Allowed("warmup constant"),
     "mask_tokens": Allowed("share_within_words IGNORED MaskedBatch"),
     "sentiment_loss": Allowed(),
-    "paraphrase_loss": Allowed(),
+    "paraphrase_loss": Allowed("shape_error"),
     "similarity_loss": Allowed("shape_error"),
     "info_nce": Allowed(
         "check_same_shape check_positive similarities diagonal_mask score_dtype Similarity"

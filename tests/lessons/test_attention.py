@@ -392,6 +392,10 @@ def test_mask_to_bias():
     assert isinstance(bias, Tensor), (
         f"mask_to_bias returns {bias}, expected a tensor: not written yet?"
     )
+    assert bias.shape != (2, 1, 3, 1), (
+        "the padding is masked as a query here. It is masked as a key, the last dimension of the "
+        "scores: (B, 1, 1, T)"
+    )
     assert bias.shape == (2, 1, 1, 3), (
         "one row of biases for all heads and all queries: (B, 1, 1, T)"
     )

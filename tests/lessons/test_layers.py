@@ -567,6 +567,10 @@ def check_layer(layer_class: type[BertLayer]) -> None:
     assert torch.equal(found, layer(tokens, None)), (
         "two calls in eval() differ: is dropout drawn in evaluation?"
     )
+    bias = torch.tensor([0.0, 0.0, -1e9], dtype=torch.float64)[None, None, None]
+    assert not torch.equal(found, layer(tokens, bias)), (
+        "mask_bias has no effect in the layer: pass it on to self.attention"
+    )
     hint = (
         "a layer is norm(x + attention(x)), then norm(y + feed_forward(y)): is each input added "
         "back, and does each LayerNorm stand after its sum?"

@@ -110,6 +110,10 @@ def test_joint_by_hand():
         "and each holds one batch of every task"
     )
     assert tasks_in(steps[:1]) == ["sst", "sts"], "a step has the tasks in the order of the keys"
+    assert steps[1][0] != ("sst", [0, 1]), (
+        "step 1 has the first batch of a pass again: is a new pass formed in each step? It is when "
+        "one is used up"
+    )
     assert steps == [
         [("sst", [0, 1]), ("sts", [5])],
         [("sst", [2]), ("sts", [5])],
@@ -132,7 +136,9 @@ def test_joint_cycles_by_whole_passes():
         for batches in passes_of(task, steps):
             rows = rows_in(batches)
             if len(batches) == num_batches:
-                assert rows == list(range(NUM_ROWS[task])), "a pass has every row once"
+                assert rows == list(range(NUM_ROWS[task])), (
+                    "a pass has every row once: is its last batch left out, or taken twice?"
+                )
             else:
                 assert len(set(rows)) == len(rows), "no row twice in a pass that is cut short"
 

@@ -38,7 +38,10 @@ LINEAR_MISTAKES = {
     (0.0, 0.0): "the warm-up is 0 here: it is (step + 1) / w, as in `warmup`",
     (0.0, 1 / 8): "the line rises; what counts is the steps that remain, num_steps - step",
     (0.0, 1 / 2): "the warm-up is one step behind: (step + 1) / w, which is `warmup`",
-    (1 / 2, 9 / 10): "the line divides by all steps instead of those after the warm-up",
+    (1 / 2, 9 / 10): (
+        "the line is 1 - step / num_steps: it begins at step 0, and divides by all steps instead "
+        "of those after the warm-up"
+    ),
 }
 
 

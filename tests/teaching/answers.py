@@ -34,6 +34,24 @@ def student_file(name: str, body: str, before: str = "") -> str:
 
 STYLES: list[tuple[str, str]] = [
     (
+        "linear",
+        """
+decay = max(0.0, (num_steps - step) / max(1, num_steps - num_warmup_steps))
+return min(constant(step, num_steps, num_warmup_steps), decay)
+""",
+    ),
+    (
+        "paraphrase_loss",
+        """
+if logit.shape != labels.shape:
+    raise shape_error(logit, labels)
+y = labels.float()
+x = logit.float() + shift * ((y == 0) | (y == 1))
+rows = torch.logaddexp(torch.zeros_like(x), x) - y * x
+return (rows if weights is None else rows * (weights[0] * (1 - y) + weights[1] * y)).mean()
+""",
+    ),
+    (
         "attention",
         """
 scores = torch.einsum("bnid,bnjd->bnij", query, key) * query.shape[-1] ** -0.5
