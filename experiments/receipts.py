@@ -25,6 +25,7 @@ WITHOUT_DATA = {
     "calibration": "simulated scores",
     "formulas": "random tokens",
     "kill-resume": "the bundled sample of its commit",
+    "large": "texts that it makes, and pairs of STS",
     "museum": "the bundled sample of its commit",
     "own-tables": "tables that it makes, and subsets of STS",
     "profiles": "the files of --data-dir, whose lengths alone matter",
