@@ -95,7 +95,7 @@ def test_unknown_rows_get_a_reason(data):
 SCORE = re.compile(r"(?<![\d.e])[01]\.\d{3}(?!\d)")
 PUBLISHED = re.compile(r"\([^)]*\)")  # the figure of a paper or a report
 # Columns that hold no score of ours.
-OTHERS = {"", "what it is", "what differs", "published", "majority", COLUMN}
+OTHERS = {"", "what it is", "what differs", "published", "majority", "goal", COLUMN}
 # Tables of times, of memory and of how near two programs are.
 NO_SCORES = {"speed", "benchmark-checks"}
 
