@@ -87,11 +87,19 @@ def scores_of(run: dict[str, Any], split: str) -> dict[str, float]:
     return scores
 
 
-def record_of_run(run: dict[str, Any]) -> dict[str, Any]:
+def count_answers(run_folder: Path, split: str) -> int:
+    """Return how many rows of a split the model of a run answered."""
+    with open(run_folder / f"predictions/own-{split}-output.csv", encoding="utf-8") as file:
+        return sum(1 for _ in file) - 1
+
+
+def record_of_run(run: dict[str, Any], run_folder: Path) -> dict[str, Any]:
     """Return what is recorded of a run. run: the content of its run.json."""
     options = run["options"]
-    measured = {
+    measured: dict[str, Any] = {
         "seed": options["seed"],
+        "metric": run["tasks"][0]["metric_name"],
+        "num_rows": {"scores": count_answers(run_folder, "dev")},
         "steps": run["epochs"][-1]["step"],
         "head": options["head"],
         "scores": scores_of(run, "dev"),
@@ -101,6 +109,7 @@ def record_of_run(run: dict[str, Any]) -> dict[str, Any]:
     }
     if "test_scores" in run:
         measured["test"] = scores_of(run, "test")
+        measured["num_rows"]["test"] = count_answers(run_folder, "test")
     return measured
 
 
@@ -127,9 +136,9 @@ def main(argv: Sequence[str] | None = None) -> int:
                 code = finish_run(series, arm.name, seed, print)
                 if code:
                     return code
-                run = read_record(series.folder(arm.name, seed))
+                folder = series.folder(arm.name, seed)
                 about = {"table": name, "kind": trial.kind, "setting": setting.name}
-                measured = about | record_of_run(run)
+                measured = about | record_of_run(read_record(folder), folder)
                 print(measured)
                 if arguments.record:
                     record_measurement(RUNS, measured)

@@ -29,7 +29,7 @@ from tools.tables.rows import Content, Entry, Row, value_of
 
 STANDARD_ERRORS = 1.96
 TASKS = ("sst", "para", "sts")
-CORRELATIONS = ("sts", "STS, Pearson")
+CORRELATIONS = ("sts", "STS, Pearson", "pearson")
 TITLES = {column.score: column.title for column in COLUMNS}
 # The scores of tools/benchmarks/real_sentences.py, and how many rows of the course's dev files each
 # has. A recall has the rows of its class, and the polarity those that are not neutral.
@@ -72,10 +72,13 @@ class Chance(NamedTuple):
 def half_width(name: str, num_rows: int, mean: float) -> float:
     """Return how far the 95 % interval of a score reaches to one side.
 
-    name: of a task, or of a score in COURSE_ROWS. mean: of the score over the runs.
+    name: of a task, of a score in COURSE_ROWS, or of a metric. mean: of the score over the runs.
+    Where all answers are right, or none, the formula would give 0: this is Wilson's interval then.
     """
     if name in CORRELATIONS:
         return STANDARD_ERRORS * (1 - mean**2) / math.sqrt(num_rows - 3)
+    if mean in (0.0, 1.0):
+        return STANDARD_ERRORS**2 / (num_rows + STANDARD_ERRORS**2)
     return STANDARD_ERRORS * math.sqrt(mean * (1 - mean) / num_rows)
 
 
@@ -100,7 +103,8 @@ def chance_of(row: Row, path: str) -> Chance | None:
     num_rows = sizes.pop() if len(sizes) == 1 else None
     if num_rows is None or not present:
         return None
-    return Chance(half_width(name, num_rows, statistics.fmean(present)), num_rows)
+    kind = row.records[0].get("metric", name)
+    return Chance(half_width(kind, num_rows, statistics.fmean(present)), num_rows)
 
 
 def measured(row: Row, path: str) -> list[float]:
@@ -124,8 +128,10 @@ def num_rows_of(record: Mapping[str, Any], folder: str, name: str) -> int | None
     """Return how many rows a score of a record was computed on; None where it is not known.
 
     folder: the field that holds the scores. A record that was made from several runs has "dev",
-    which is the number of dev rows by task.
+    which is the number of dev rows by task. One of a user's own table has "num_rows" by folder.
     """
+    if "num_rows" in record:
+        return int(record["num_rows"][folder])
     if folder == "train_scores":
         return int(REPORT_CUT.values["score_train"])
     if name in COURSE_ROWS:

@@ -53,7 +53,12 @@ def test_a_subset_of_sts_is_read_from_its_files(tmp_path):
             make_trial("absent", tmp_path / "tables", sts)
 
 
-def test_a_record_has_the_scores_of_the_model_and_of_the_baselines():
+def test_a_record_has_the_scores_of_the_model_and_of_the_baselines(tmp_path):
+    (tmp_path / "predictions").mkdir()
+    for split, num_rows in (("dev", 3), ("test", 2)):
+        lines = ["id, prediction", *("0, 1.5" for _ in range(num_rows))]
+        path = tmp_path / f"predictions/own-{split}-output.csv"
+        path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     run = {
         "options": {"seed": 3, "head": "cosine"},
         "epochs": [{"step": 8}, {"step": 16}],
@@ -62,9 +67,13 @@ def test_a_record_has_the_scores_of_the_model_and_of_the_baselines():
         "machine": {},
         "versions": {},
         "code": {},
+        "tasks": [{"metric_name": "pearson"}],
     }
-    recorded = record_of_run(run)
+    recorded = record_of_run(run, tmp_path)
+    assert (recorded["metric"], recorded["num_rows"]) == ("pearson", {"scores": 3})
     assert recorded["scores"] == {"minBERT": 0.8, "TF-IDF": 0.1, "vectors": 0.6}
     assert (recorded["seed"], recorded["steps"]) == (3, 16) and "test" not in recorded
     tested = {"test_scores": {"own": 0.5}, "test_baselines": {"TF-IDF": {"own": 0.2}}}
-    assert record_of_run({**run, **tested})["test"] == {"minBERT": 0.5, "TF-IDF": 0.2}
+    recorded = record_of_run({**run, **tested}, tmp_path)
+    assert recorded["test"] == {"minBERT": 0.5, "TF-IDF": 0.2}
+    assert recorded["num_rows"] == {"scores": 3, "test": 2}

@@ -6,6 +6,7 @@ import re
 
 import numpy as np
 import pytest
+from scipy.stats import binomtest
 
 from experiments.known_data import known_data
 from minbert.training.code_version import ROOT
@@ -34,6 +35,22 @@ def test_half_an_interval_by_hand():
     """1.96 sqrt(.5 * .5 / 100), and 1.96 (1 - .64) / sqrt(103 - 3)."""
     assert half_width("sst", 100, 0.5) == pytest.approx(0.098)
     assert half_width("sts", 103, 0.8) == pytest.approx(0.07056)
+
+
+def test_all_answers_right_is_no_certainty():
+    """Wilson's interval of 150 right answers of 150 begins at 1 - 1.96^2 / (150 + 1.96^2)."""
+    low = binomtest(150, 150).proportion_ci(method="wilson").low
+    assert half_width("accuracy", 150, 1.0) == half_width("accuracy", 150, 0.0)
+    assert half_width("accuracy", 150, 1.0) == pytest.approx(1 - low, rel=1e-3)
+
+
+def test_a_record_of_own_rows_names_their_number_and_metric():
+    record = {"metric": "pearson", "num_rows": {"scores": 103, "test": 28}}
+    row = Row("pairs", [record | {"scores": {"minBERT": 0.8}, "test": {"minBERT": 0.8}}])
+    columns = [{"title": "r", "value": "scores.minBERT", "format": "scores"}]
+    assert "± 0.071 for r (103 rows)" in note_of({"columns": columns}, [row])
+    columns[0]["value"] = "test.minBERT"
+    assert "± 0.141 for r (28 rows)" in note_of({"columns": columns}, [row])
 
 
 def test_half_an_interval_of_a_correlation_by_simulation():
