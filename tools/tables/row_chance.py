@@ -6,13 +6,15 @@ Fisher's transformation. The 95 % interval reaches 1.96 standard errors to both 
 score is the mean of three tasks, whose rows are drawn independently of each other.
 
 Where there is no formula, as for macro-F1, a measurement draws the rows itself, and its record has
-the standard error in "row_errors".
+the standard error in "row_errors". Older records of macro-F1 have none. Theirs is estimated by the
+largest of the records that have one, for the same number of rows.
 
 A table has this as a note, or as a column where its scores are rows.
 """
 
 from __future__ import annotations
 
+import functools
 import math
 import re
 import statistics
@@ -21,7 +23,7 @@ from typing import Any, NamedTuple
 
 from experiments.known_data import known_data
 from experiments.paper_scores import Score
-from experiments.records import Record
+from experiments.records import RECORDS, Record, read_records
 from experiments.results import join
 from experiments.tables import COLUMNS, OVERALL
 from tools.tables.cut import REPORT_CUT
@@ -46,12 +48,19 @@ COURSE_ROWS = {
     "STS, Pearson": 863,
 }
 RECALL = "SST, recall of class"
+MACRO_F1 = "SST, macro-F1"
+# The runs whose rows were drawn, on the 1,101 rows of SST.
+DRAWN = ("real-sentences.jsonl", "sample-parts.jsonl")
 NUM_CLASSES = 5
 OF_INTERVALS = (
     "Each interval holds the chance in the rows, and with several seeds that in the seeds, too."
 )
 SAME_ROWS = "Both sides of a difference are measured on the same rows, for which it holds."
 OF_DIFFERENCES = f"The intervals are over the seeds. {SAME_ROWS}"
+ESTIMATED = (
+    "These records hold no predictions. The largest chance of later runs, whose rows were drawn "
+    "anew, is an estimate for"
+)
 NO_PREDICTIONS = "The records hold no predictions, so they have no interval of"
 # Such as "20 sentences, with a negation, polarity".
 NUMBER_IN_NAME = re.compile(r"([\d,]+) (other )?sentences\b.*, polarity")
@@ -62,11 +71,13 @@ UNKNOWN = "–"
 class Chance(NamedTuple):
     """How far the 95 % interval of a score reaches to one side, and how many rows were scored.
 
-    num_rows: 0 for the overall score, which has the rows of several tasks.
+    num_rows: 0 for the overall score, which has the rows of several tasks. is_estimate: whether it
+    is that of other runs.
     """
 
     half_width: float
     num_rows: int
+    is_estimate: bool = False
 
 
 def half_width(name: str, num_rows: int, mean: float) -> float:
@@ -103,8 +114,18 @@ def chance_of(row: Row, path: str) -> Chance | None:
     num_rows = sizes.pop() if len(sizes) == 1 else None
     if num_rows is None or not present:
         return None
+    if name == MACRO_F1:
+        error = largest_error_of_macro_f1() * math.sqrt(COURSE_ROWS[ACCURACY_OF_SST] / num_rows)
+        return Chance(STANDARD_ERRORS * error, num_rows, True)
     kind = row.records[0].get("metric", name)
     return Chance(half_width(kind, num_rows, statistics.fmean(present)), num_rows)
+
+
+@functools.cache
+def largest_error_of_macro_f1() -> float:
+    """Return the largest standard error over the 1,101 rows of SST."""
+    records = [record for name in DRAWN for record in read_records(RECORDS / name)]
+    return max(record["row_errors"][MACRO_F1] for record in records if "row_errors" in record)
 
 
 def measured(row: Row, path: str) -> list[float]:
@@ -134,11 +155,11 @@ def num_rows_of(record: Mapping[str, Any], folder: str, name: str) -> int | None
         return int(record["num_rows"][folder])
     if folder == "train_scores":
         return int(REPORT_CUT.values["score_train"])
-    if name in COURSE_ROWS:
+    if name in COURSE_ROWS or name == MACRO_F1:
         # The runs with other shares of film sentences were measured on product sentences.
         if "products" in record:
             return rows_of_products(name, record["products"])
-        return COURSE_ROWS[name]
+        return COURSE_ROWS[ACCURACY_OF_SST if name == MACRO_F1 else name]
     number = NUMBER_IN_NAME.fullmatch(name)
     if number:
         return int(number[1].replace(",", ""))
@@ -147,7 +168,7 @@ def num_rows_of(record: Mapping[str, Any], folder: str, name: str) -> int | None
 
 def rows_of_products(name: str, num_products: int) -> int | None:
     """Return how many product sentences a score has. Each class has the same number of them."""
-    if name == ACCURACY_OF_SST:
+    if name in (ACCURACY_OF_SST, MACRO_F1):
         return num_products
     return num_products // NUM_CLASSES if name.startswith(RECALL) else None
 
@@ -186,14 +207,19 @@ def chance_in_rows(content: Content) -> str:
         return note_of_column(content)
     parts = []
     unknown = []
+    estimated = []
     for path, title in shown_scores(content.entry):
         chances = [chance_of(row, path) for row in content.rows]
         known = [chance for chance in chances if chance is not None]
         if known:
             parts.append(describe(title, known))
+            if any(chance.is_estimate for chance in known):
+                estimated.append(title)
         elif any(measured(row, path) for row in content.rows):
             unknown.append(title)
     sentences = [note_of(parts)] if parts else []
+    if estimated:
+        sentences.append(f"{ESTIMATED} {join(estimated)}.")
     if unknown:
         sentences.append(f"{NO_PREDICTIONS} {join(unknown)}.")
     return " ".join(sentences)
@@ -219,10 +245,18 @@ def note_of_column(content: Content) -> str:
     )
     if len(content.rows) > 1:
         note += " It is that of the model for which it is widest."
+    if any(is_estimated(row) for row in content.rows) and MACRO_F1 in cells:
+        note += f" {ESTIMATED} {MACRO_F1}."
     without = [name for name, cell in cells.items() if cell == UNKNOWN]
     if without:
         note += f" {NO_PREDICTIONS} {join(without)}."
     return note
+
+
+def is_estimated(row: Row) -> bool:
+    """Whether the chance in macro-F1 is that of other runs."""
+    chance = chance_of(row, f"scores.{MACRO_F1}")
+    return chance is not None and chance.is_estimate
 
 
 def describe(title: str, chances: Sequence[Chance]) -> str:

@@ -13,12 +13,14 @@ from minbert.training.code_version import ROOT
 from tools.tables.__main__ import BLOCK, pages_of
 from tools.tables.row_chance import (
     COLUMN,
+    ESTIMATED,
     NO_PREDICTIONS,
     OF_INTERVALS,
     SAME_ROWS,
     chance_column,
     chance_in_rows,
     half_width,
+    largest_error_of_macro_f1,
     of_several_runs,
 )
 from tools.tables.rows import Content, Row
@@ -85,19 +87,27 @@ def test_a_score_with_a_name_of_its_own_has_the_rows_of_its_kind():
     majority = {"SST, recall of class 0": 0.0, "10 sentences, polarity": 0.5, "SST, macro-F1": 0.1}
     scores = {"SST, recall of class 0": 0.4, "10 sentences, polarity": 0.9, "SST, macro-F1": 0.3}
     row = Row("a model", [{"scores": scores, "majority": majority}])
-    assert list(chance_column([row], list(majority)).values()) == ["0.081", "0.186", "–"]
-    assert note_of({"turned": True}, [row]).endswith("no interval of SST, macro-F1.")
+    assert list(chance_column([row], list(majority)).values()) == ["0.081", "0.186", "0.031"]
+    assert note_of({"turned": True}, [row]).endswith(f"{ESTIMATED} SST, macro-F1.")
     scores = {"SST, five classes, accuracy": 0.5, "SST, recall of class 2": 0.5}
     row = Row("shares", [{"products": 1180, "scores": scores}])
     note = note_of({"scores": list(scores)}, [row])
     assert "± 0.029 for SST, five classes, accuracy (1,180 rows) and ± 0.064 for" in note
     assert "SST, recall of class 2 (236 rows). That" in note, "each class has a fifth of them"
 
+    # More rows, less chance. Without an error of its own, macro-F1 has that of the later runs.
+    widths = [1.96 * largest_error_of_macro_f1() * np.sqrt(1101 / rows) for rows in (1101, 4404)]
+    assert widths[0] == pytest.approx(2 * widths[1])
+    many = Row("shares", [{"products": 4404, "scores": {"SST, macro-F1": 0.3}}])
+    note = note_of({"scores": ["SST, macro-F1"]}, [many])
+    assert f"± {widths[1]:.3f} for SST, macro-F1 (4,404 rows)" in note and ESTIMATED in note
+
     # Macro-F1 has an error where its rows were drawn.
     drawn = {"scores": {"SST, macro-F1": 0.3}, "row_errors": {"SST, macro-F1": 0.01}}
     row = Row("a model", [{**drawn, "majority": majority}])
     assert chance_column([row], ["SST, macro-F1"]) == {"SST, macro-F1": "0.020"}
-    assert "± 0.020 for SST, macro-F1 (1,101 rows)" in note_of({"scores": ["SST, macro-F1"]}, [row])
+    note = note_of({"scores": ["SST, macro-F1"]}, [row])
+    assert "± 0.020 for SST, macro-F1 (1,101 rows)" in note and ESTIMATED not in note
 
 
 @pytest.mark.parametrize("data", [[None], ["0" * 64], [OF_SST, None]])
@@ -167,5 +177,6 @@ def test_every_score_of_the_documents_has_its_chance_in_the_rows_or_a_reason():
     assert "SST" in without_rows(without_note)
     over_seeds = tables["sg-table-5"].replace(OF_INTERVALS, "The intervals are over the seeds.")
     assert "average" in without_rows(over_seeds)
-    without_reason = re.sub(f"{NO_PREDICTIONS} .*", "", tables["sample-grades"])
+    without_reason = re.sub(r"SST, macro-F1 \(1,180 rows\)", "", tables["sample-grades"])
+    without_reason = re.sub(f"{ESTIMATED} .*", "", without_reason)
     assert set(without_rows(without_reason)) == {"SST, macro-F1"}
