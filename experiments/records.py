@@ -38,6 +38,7 @@ COMMANDS = {
     "calibration": "python -m tools.calibration --record",
     "course-ensembles": "python -m tools.tables.ensembles DIR --title TITLE",
     "default-job": "python -m tools.benchmarks.default_job --record",
+    "installs": "python -m tools.benchmarks.installs --python PATH... --record",
     "kill-resume": "python -m tools.benchmarks.kill_resume --record",
     "own-tables": "python -m tools.benchmarks.own_tables TABLE... --out DIR --record",
     "large": "python -m tools.benchmarks.large NAME... --record",

@@ -24,6 +24,7 @@ The files in reading order:
 
     formulas.py             Command: what does each fast branch of a formula save?
     table_readers.py        Command: which readers find the delimiter and the quotes of a table?
+    installs.py             Command: does minBERT install with each Python, and answer?
     lesson_digests.py       Command: write the digests of the released lesson files.
     json_lines.py           A series of runs that continues where it was stopped.
     pretraining.py          Command: a step of pretraining.
