@@ -122,11 +122,13 @@ class Predictor:
         return f"{self.record.folder} has the tasks {', '.join(names)}. Pass one of them as task"
 
     def _choose(self, name: str | None, are_pairs: bool) -> Task:
-        """The task that is named, or the only one of the run that reads rows of this kind."""
+        """The task that is named, the only one of the run, or the only one with such rows."""
         if name is not None:
             return self._find(name)
         if self.task is not None:
             return self.task
+        if len(self.tasks) == 1:
+            return self._find(self.tasks[0])
         fitting = [name for name in self.tasks if self.record.tasks[name].is_pair == are_pairs]
         if len(fitting) != 1:
             raise ValueError(f"{self._several(fitting or self.tasks)}.")
@@ -256,6 +258,7 @@ def texts_of_pair(item: Any, place: int, task: Task) -> tuple[str, str]:
     if len(texts) != 2 or not all(isinstance(text, str) for text in texts):
         raise ValueError(
             f"row {place} is {item!r}; {task.name} reads pairs, so a tuple of two str is expected. "
+            "One pair stands in a list, predict([(a, b)]). "
             f"Two columns are joined by {TWO_COLUMNS}."
         )
     return texts[0], texts[1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from types import SimpleNamespace
 
 import joblib
@@ -82,6 +83,15 @@ def test_an_only_task_for_such_rows_needs_no_name(run):
         predictor.label_names  # noqa: B018
 
 
+def test_the_only_task_of_a_run_says_what_its_rows_are(run):
+    """A pair without its list looks like two texts, which no task of the run reads."""
+    predictor = Predictor(run.folder)
+    only = {"sts": predictor.record.tasks["sts"]}
+    predictor.record = dataclasses.replace(predictor.record, tasks=only)
+    with pytest.raises(ValueError, match="sts reads pairs, so a tuple of two str"):
+        predictor.predict(("a", "b"))
+
+
 @pytest.mark.parametrize("make", [list, tuple, iter, np.array, lambda rows: (r for r in rows)])
 def test_texts_come_in_any_container(run, make):
     predictor = Predictor(run.folder)
@@ -129,6 +139,7 @@ def test_no_rows_have_no_answers(run):
         (["a", float("nan")], "sst", "row 2 is nan; expected is a str. Replace or drop missing"),
         ([("a", "b")], "sst", r"row 1 is \('a', 'b'\); expected is a str"),
         (["a man", "a girl"], "sts", "row 1 is 'a man'; sts reads pairs, so a tuple of two str"),
+        (("a", "b"), "sts", r"One pair stands in a list, predict\(\[\(a, b\)\]\)"),
         ([("a", "b"), ("a", None)], "sts", "row 2 is .*a tuple of two str is expected"),
         (["a"], "tickets", "task is 'tickets'; .* has the tasks sst, para, sts. Pass one of"),
     ],
