@@ -225,7 +225,7 @@ def print_tables(run: TrainedRun, results: Results) -> None:
     )
     terminal.table(table)
     if "vectors" in record["baselines"]:
-        has_cosine = any(task.is_pair and task.is_regression for task in tasks)
+        has_cosine = any(task.is_pair and task.is_regression for task in tasks.values())
         of_pairs = "; of pairs with a score, on their cosine alone" if has_cosine else ""
         terminal.say(f"vectors: a linear model on the encoder's vectors before training{of_pairs}")
     terminal.say(*lines_on_known_words(run.data.tables, run.trained_tasks))
