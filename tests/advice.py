@@ -32,7 +32,8 @@ VERBS = (
 # Small, these are more often another kind of word, as in "lower left" or "commit 1a2b".
 NO_VERBS_WHEN_SMALL = {"Commit", "Empty", "Lower", "Open", "Read", "Train"}
 SMALL_VERBS = "|".join(verb.lower() for verb in VERBS.split("|") if verb not in NO_VERBS_WHEN_SMALL)
-VERB = rf"(?:{VERBS}|{SMALL_VERBS})\b(?![:=])"
+# A verb with a sign behind it names a key, a flag or a file, as run.json.
+VERB = rf"(?:{VERBS}|{SMALL_VERBS})\b(?![:=]|\.\w)"
 # An advice is an order, a command in backticks or by `python -m` with its arguments, or a guess.
 # A text that only names a flag states a fact.
 ADVICE = re.compile(

@@ -197,7 +197,7 @@ def vector_functions(pooling: str, with_baselines: bool) -> dict[str, VectorFunc
 
 
 def _hidden_states(output: BertOutput) -> Sequence[Tensor]:
-    assert output.hidden_states is not None, "ask the encoder for output_hidden_states"
+    assert output.hidden_states is not None  # the callers ask the encoder for them
     return output.hidden_states
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 import io
+import json
 import re
 import shlex
 import sys
@@ -28,7 +29,7 @@ from contrastive.train.__main__ import main as train_stage_alone
 from contrastive.train.parser import parse as parse_stage
 from contrastive.train.parser import short_flags
 from course.four_runs import check_flags as check_part1
-from course.options import SubmitOptions
+from course.options import Part1Options, SubmitOptions
 from experiments.__main__ import parse as parse_series
 from experiments.labels import LabelsOptions
 from experiments.papers import PapersOptions, is_for_papers
@@ -39,10 +40,12 @@ from minbert.commands.launcher import COMMANDS
 from minbert.commands.options import CommandOptions
 from minbert.options import PictureOptions
 from minbert.pretraining.__main__ import parse as parse_pretraining
+from minbert.pretraining.plain_text import read_corpus
 from multitask.command_options import CheckOptions, CompareOptions
 from multitask.ensemble.options import EnsembleOptions
 from multitask.errors.options import ErrorsOptions
 from multitask.predict import main as predict
+from multitask.run_data import read_task_tables
 from teaching.options import GradeOptions, TraceOptions
 from tests.advice import Message, advices, shown
 
@@ -56,6 +59,16 @@ FILES = {
     "gap.txt": "a cat\n\na dog\n",
     "words.csv": "name,words\na,the cat\nb,a dog\n",
     "both.csv": "text,sentence\na cat,the cat\na dog,dogs\n",
+    "twice.csv": "words,Words\na,the cat\nb,a dog\n",
+    "noid.tsv": "sentence\na fine film\n",
+    "hole.tsv": "id\tsentence\na1\ta fine film\na2\tx\ty\n",
+    "colours.csv": "text,label\n"
+    + "".join(f"{n},{'red' if n % 2 else 'blue'}\n" for n in range(12)),
+    "misspelt.csv": "text,label\na,red\nb,rad\n",
+    "long.txt": "the cat sat on a mat\n" * 400,
+    "equal.csv": "text,label\na,1\nb,1\n",
+    "twotexts.tsv": "text\ttext_pair\tlabel\n"
+    + "".join(f"a{n}\tb{n}\t{'xyz'[n % 3]}\n" for n in range(12)),
     "hole.csv": "text,n\na cat,1\n,2\n",
     "triplets.tsv": "anchor\tpositive\tnegative\na cat\tthe cat\ta dog\nthe sun\tsun\ta car\n",
     "zero.txt": "one\nt\0wo\n",
@@ -89,6 +102,16 @@ def papers(words: list[str]) -> None:
     parse_command(PapersOptions, "papers", "", words)
 
 
+def read_tasks(words: list[str]) -> None:
+    """Read the files of all tasks, as a run does before it trains."""
+    options, _ = training_parser.parse(words)
+    read_task_tables(options.data, options.multitask)
+
+
+def corpus(words: list[str]) -> None:
+    read_corpus(parse_pretraining(words))
+
+
 def reproduce(words: list[str]) -> None:
     find_record(words[0])
 
@@ -112,7 +135,9 @@ STARTS: dict[str, Callable[[list[str]], Any]] = {
     "stage": stage,
     "trained stage": train_stage,
     "pretraining": parse_pretraining,
+    "corpus": corpus,
     "train": train,
+    "tasks": read_tasks,
     "experiments": series,
     "papers": papers,
     "reproduce": reproduce,
@@ -130,6 +155,7 @@ OPTIONS: dict[str, type[CommandOptions]] = {
     "errors": ErrorsOptions,
     "check": CheckOptions,
     "submit": SubmitOptions,
+    "part1 options": Part1Options,
 }
 
 
@@ -182,6 +208,10 @@ def place(tmp_path_factory) -> Path:
         assert embed(shlex.split(f"{EMBED} texts.txt --out stored.npy")) == 0
         assert embed(shlex.split(f"{EMBED} texts.txt --out cls.npy --pooling cls")) == 0
         assert embed(shlex.split(f"{EMBED} one.txt --out one.npy")) == 0
+        assert embed(shlex.split(f"{EMBED} texts.txt --shard 1/1 --out shards")) == 0
+    (folder / "strange").mkdir()
+    values = {"options": {"sst_dev_out": "../x.csv"}, "files": {}}
+    (folder / "strange" / "options.json").write_text(json.dumps(values))
     changed = bytearray((folder / "stored.npy").read_bytes())
     changed[200] ^= 1  # a bit of a number
     (folder / "changed.npy").write_bytes(changed)
@@ -195,6 +225,7 @@ def message_of(place, monkeypatch, capsys) -> Callable[[Case, str], str]:
     from huggingface_hub import constants
 
     monkeypatch.chdir(place)
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO()))
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
 

@@ -275,6 +275,7 @@ def test_predict_names_the_member_runs_of_an_ensemble(two_tickets, tmp_path, pre
     code, _, said = predict("a man\n", out)
     assert code == 2 and "holds an ensemble, and no model" in said
     assert all(str(run) in said for run in two_tickets)
+    assert predict("a man\n", *two_tickets)[0] == 0
 
 
 def test_the_report_of_errors_has_the_names_of_the_labels(two_tickets, tmp_path, capsys):

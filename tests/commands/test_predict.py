@@ -120,9 +120,12 @@ def test_sts_has_no_probabilities(two_runs, tmp_path, predict):
     assert "--probabilities: sts has no classes. Pass --task sst or para, or drop it." in said
     assert predict("a", two_runs[0], "--task", "sst", "--probabilities")[0] == 0
     alone = altered(
-        two_runs[0], tmp_path / "sts", lambda record: record["options"].update(tasks="sts")
+        two_runs[0],
+        tmp_path / "sts",
+        lambda record: record["options"].update(tasks="sts", score="sts"),
     )
     assert "sts has no classes. Drop it." in predict("a\tb", alone, "--probabilities")[2]
+    assert predict("a\tb", alone)[0] == 0
 
 
 @pytest.mark.parametrize(

@@ -304,6 +304,8 @@ def test_a_scale_that_came_to_zero_in_training_is_named(make_job, method, values
         words = f"has come to {scale:g}; it must be above 0. Use a fixed one"
         with pytest.raises(ValueError, match=words):
             job.loss(task, job.load(task, rows))
+    fixed = make_job({"bsc": "bsc", "ct-in-batch": "ct"}[method])
+    assert "scale" not in dict(fixed.model.named_parameters())
 
 
 @pytest.mark.parametrize(("value", "factor"), [("auto", 0.8), ("tension", 0.8), ("constant", 1.0)])

@@ -259,6 +259,7 @@ def test_prompts_that_are_left_out_of_the_pooling_are_refused(folder, tmp_path):
     assert encoder.encode(["the girl"]).shape == (1, 8)
     with pytest.raises(ValueError, match="include_prompt is false"):
         encoder.encode_query(["the girl"])
+    assert encoder.encode_query(["the girl"], prompt="").shape == (1, 8)
 
 
 def test_a_warning_names_the_share_of_empty_sentences(ours):

@@ -188,6 +188,12 @@ def test_the_default_prompt_stands_before_each_sentence(tmp_path, encoder, promp
     expected = save(tmp_path / "none", parts, prompts=prompts)
     assert_equal_vectors(tmp_path / "none", expected)
 
+    change(tmp_path / "st" / "config_sentence_transformers.json", default_prompt_name="question")
+    with pytest.raises(ValueError, match="the prompts are .*. Correct the file"):
+        open_embedder(tmp_path / "st")
+    change(tmp_path / "st" / "config_sentence_transformers.json", default_prompt_name="q")
+    open_embedder(tmp_path / "st")
+
 
 def test_a_prompt_that_is_left_out_of_the_pooling_is_refused(tmp_path, encoder):
     pooling = modules.Pooling(SIZE, "mean", include_prompt=False)

@@ -242,6 +242,14 @@ def test_pairs_that_cannot_measure_a_stage_are_refused_before_training(make_stag
     message = "expected are different labels, some above 4. Add such pairs to their file, or"
     with pytest.raises(ValueError, match=message):
         make_stage(dev=low)
+    make_stage(dev=[*low, replace(low[0], label=5.0)])
+
+
+def test_similar_pairs_are_sought_only_where_there_is_a_second_epoch(make_stages):
+    with pytest.raises(ValueError, match="Pass a larger number, or drop --bsc_shuffle"):
+        make_stages("bsc", bsc_shuffle="knn", contrastive_steps=1)
+    make_stages("bsc", bsc_shuffle="knn", contrastive_steps=100)
+    make_stages("bsc", contrastive_steps=1)
 
 
 def test_it_is_measured_by_pairs_of_the_runs_own_length(make_stage):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 import zipfile
 from pathlib import Path
@@ -15,6 +16,7 @@ from minbert.commands.files import read_json
 from minbert.commands.hidden import ROOT
 from minbert.commands.options import NONE
 from minbert.commands.paths import in_shell
+from multitask import check
 
 SIX = [
     f"predictions/{task}-{split}-output.csv"
@@ -159,6 +161,8 @@ def test_a_missing_row_is_refused(run_copy, place, capsys):
     data_dir = in_shell(Path(read_json(run_copy / "run.json")["options"]["data_dir"]))
     command = f"python -m multitask.check {in_shell(path)} --data-dir {data_dir}"
     assert f"`{command}` tells more" in message
+    assert check.main(shlex.split(command)[3:]) == 2
+    assert "1 missing" in capsys.readouterr().err
     assert "predict again with `python -m course.predict`" in message
 
     # Without a digest of the file, as in older runs, its rows are counted.

@@ -20,7 +20,7 @@ from data.corpus import check_files, read_lines
 from data.options import DataOptions
 from data.task_flags import parse_task
 from data.task_tables import read_splits, resolve_task
-from data.training_texts import read_training_text
+from data.training_texts import read_training_text, read_triplets
 from tests.advice import shown
 
 
@@ -77,7 +77,7 @@ CASES = {
     "no header": Case(
         rows(ABC, ""),
         "",
-        "by position, from 1 to 2, with text= in --task t and label= in --task t",
+        "by position, from 1 to {2}, with {text= in --task t and label= in --task t}.",
         ",text=1,label=2",
     ),
     "two columns that may be meant": Case(
@@ -502,6 +502,13 @@ EDITS += [
         "a.tsv",
         TRIPLETS.splitlines()[0] + "\n",
         "a header and no rows; expected is at least one. Fix the file.",
+        TRIPLETS,
+    ),
+    Edit(
+        read_triplets,
+        "a.tsv",
+        "anchor\tpositive\tanswer\na\tb\tc\n",
+        "have the columns premise, hypothesis and label. Fix the file.",
         TRIPLETS,
     ),
     Edit(

@@ -131,7 +131,6 @@ def test_every_recipe_runs(commands, tiny_model, sample_data, tmp_path, monkeypa
     The flags of each recipe exist, and none of them is without an effect.
     """
     monkeypatch.setattr("contrastive.methods.GUIDED_WIDTH", 64)
-    # Whitening needs more sentences than a vector has coordinates.
     sets = sample_data / "sts-train.csv"
     words = [*RECIPES, "--model", tiny_model, "--sets", sets, "--text", "sts"]
     words += ["--data-dir", sample_data, "--out", tmp_path / "out", "--seeds", "0"]
@@ -271,6 +270,10 @@ def test_after_a_failure_the_same_command_is_advised_only_where_it_helps(
     words[0] = "sg-table-1-whitening"
     assert papers.main([*words, "--rows", "3"]) == 2
     assert "Pass a larger file, or more --rows." in capsys.readouterr().err
+    words_of = ["cat", "dog", "sun", "star", "man", "boy", "girl", "house"]
+    many = [f"a {a} {b}\tthe {b} of {a}\t{len(a + b) % 5}\n" for a in words_of for b in words_of]
+    sets.write_text("sentence1\tsentence2\tscore\n" + "".join(many))
+    assert papers.main([*words[:-1], str(tmp_path / "more"), "--rows", "60"]) == 0
 
 
 @pytest.mark.parametrize(

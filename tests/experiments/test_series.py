@@ -390,7 +390,9 @@ def test_runs_that_do_not_fit_the_records_are_refused_before_they_begin(
 def test_runs_are_not_added_to_records_of_something_else(tmp_path, records, nothing_runs, capsys):
     add_records(records.with_name("other.jsonl"), [{"left_out": "nothing"}])
     assert main(["head-vm", "--out", str(tmp_path), "--record", "other"]) == 2
-    assert "other.jsonl holds records that are no runs of a recipe." in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "other.jsonl holds records that are no runs of a recipe. Choose another name" in said
+    assert experiments_command.path_of_records("new", Series(("head-vm",), (1,), tmp_path, ()))
 
 
 def test_a_run_that_does_not_fit_the_records_is_not_recorded(records):
@@ -438,6 +440,9 @@ def test_a_run_and_its_control_differ_in_their_recipes_alone(tmp_path, nothing_r
     assert main([*start, "--against", "head-vm"]) == 2
     message = "head-dpha cannot be compared with head-vm for seed ?: --lr is 0.001 and 0.0005. Run"
     assert message in capsys.readouterr().err
+    # With the same flags the two are compared.
+    write_run(tmp_path / "head-dpha-seed0", "head-dpha", head="dpha", lr=5e-4, pair_encoding="dual")
+    assert main([*start, "--against", "head-vm"]) == 0
 
 
 def test_runs_on_other_data_are_not_compared():

@@ -286,8 +286,15 @@ def test_two_different_biases_are_refused(tmp_path):
     make_folder(tmp_path, "BertForMaskedLM")
     both = {"cls.predictions.bias": torch.zeros(30), "cls.predictions.decoder.bias": torch.ones(30)}
     change(tmp_path, lambda tensors: tensors | both)
-    with pytest.raises(ValueError, match="two different biases"):
+    with pytest.raises(ValueError, match="two different biases.*Delete the one that is not meant"):
         BertForMaskedLM.from_pretrained(tmp_path)
+
+    def without_one(tensors):
+        return {name: tensors[name] for name in tensors if name != "cls.predictions.bias"}
+
+    change(tmp_path, without_one)
+    opened = BertForMaskedLM.from_pretrained(tmp_path).state_dict()
+    assert any(torch.equal(tensor, torch.ones(30)) for tensor in opened.values())
 
 
 # --- one segment ----------------------------------------------------------------------------------

@@ -257,8 +257,9 @@ def test_settings_that_are_refused(folder, settings, message):
 
 def test_a_setting_without_effect_is_refused(tmp_path):
     make_model("roberta", tmp_path / "roberta")
-    with pytest.raises(ValueError, match="do_lower_case has no effect"):
+    with pytest.raises(ValueError, match="do_lower_case has no effect.*Leave do_lower_case out"):
         BertTokenizer.from_pretrained(tmp_path / "roberta", do_lower_case=True)
+    BertTokenizer.from_pretrained(tmp_path / "roberta")
 
 
 # --- what is refused ------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ def job_on(sample_data, tiny_model, tmp_path):
     """A function: a training file of PARA, given as text, and options -> the rows and the job."""
 
     def make(text: str, **changes):
-        folder = shutil.copytree(sample_data, tmp_path / "data")
+        folder = shutil.copytree(sample_data, tmp_path / "data", dirs_exist_ok=True)
         (folder / COURSE_FILES["para"]["train"]).write_text(text, encoding="utf-8")
         options = Options.of(
             data_dir=str(folder),
@@ -96,3 +96,4 @@ def test_probabilities_alone_have_no_share(job_on):
     message = "--para_prior 0.5 needs training pairs labelled 0 and 1; PARA's are not both"
     with pytest.raises(ValueError, match=message):
         job_on(file_of([0.1, 0.9]), para_prior=0.5)
+    job_on(file_of([0.1, 0.9]))
