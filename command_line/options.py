@@ -24,7 +24,7 @@ from minbert.commands.options import (
     group,
     with_values,
 )
-from minbert.options import EncoderOptions
+from minbert.options import EncoderOptions, check_compiled
 from minbert.pretraining.options import MlmOptions
 from minbert.training.options import TrainingOptions
 from multitask.options import MultitaskOptions
@@ -110,6 +110,7 @@ class Options(OptionGroup):
         checks.check_stages(self.run.pretrain, stages, values, self.contrastive)
         checks.check_methods(stages, self.contrastive, self.multitask.tasks)
         checks.check_order(self.run.pretrain, stages, self.contrastive, self.multitask)
+        check_compiled(self.encoder.compile, self.training.precision)
         checks.check_formulas(self.training.formulas, self.encoder.attention)
         checks.check_lengths(self.multitask.fine_tuning.max_tokens, self.data.max_length)
         checks.check_pooling(self.encoder.pooling, self.multitask.heads)

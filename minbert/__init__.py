@@ -10,6 +10,7 @@ tokenizer_files.py  The files of a tokenizer, as other libraries write them.
 token_batch.py      What a call of the tokenizer takes and returns.
 tokenizer.py        Text -> token ids.
 dropout.py          Dropout, as a function and as a module.
+linear.py           A linear layer, by torch or by oneDNN.
 attention.py        Multi-head self-attention.
 activations.py      The activation of the feed-forward network, by its name.
 relative_positions.py  How far two tokens are apart, as MPNet's bias of the attention.

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from minbert import fast
 from minbert.config import BertConfig
 from minbert.dropout import dropout
+from minbert.linear import Linear
 
 
 def attention(
@@ -82,10 +83,10 @@ class MultiHeadAttention(nn.Module):
         self.dropout_probability = config.attention_probs_dropout_prob
         self.is_fused = config.attention_implementation == "fused"
 
-        self.query = nn.Linear(config.hidden_size, config.hidden_size)
-        self.key = nn.Linear(config.hidden_size, config.hidden_size)
-        self.value = nn.Linear(config.hidden_size, config.hidden_size)
-        self.output = nn.Linear(config.hidden_size, config.hidden_size)
+        self.query = Linear(config.hidden_size, config.hidden_size)
+        self.key = Linear(config.hidden_size, config.hidden_size)
+        self.value = Linear(config.hidden_size, config.hidden_size)
+        self.output = Linear(config.hidden_size, config.hidden_size)
 
     def project(self, hidden_states: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Compute query, key and value of all heads: (B, T, H) -> three times (B, T, H)."""

@@ -24,6 +24,7 @@ from minbert.call_checks import check_ids, check_mask, check_outputs
 from minbert.config import BertConfig
 from minbert.dropout import Dropout
 from minbert.families import NUM_BUCKETS
+from minbert.linear import Linear
 from minbert.relative_positions import relative_bias
 
 
@@ -93,7 +94,7 @@ class BertEmbeddings(nn.Module):
         self.segment = nn.Embedding(config.type_vocab_size, size) if config.has_segments else None
         self.norm = nn.LayerNorm(size, eps=config.layer_norm_eps)
         self.dropout = Dropout(config.hidden_dropout_prob)
-        self.project = nn.Linear(size, config.hidden_size) if size != config.hidden_size else None
+        self.project = Linear(size, config.hidden_size) if size != config.hidden_size else None
         has_relative = config.family.has_relative_positions
         self.relative = (
             nn.Embedding(NUM_BUCKETS, config.num_attention_heads) if has_relative else None
@@ -131,8 +132,8 @@ class FeedForward(nn.Module):
 
     def __init__(self, config: BertConfig) -> None:
         super().__init__()
-        self.up = nn.Linear(config.hidden_size, config.intermediate_size)
-        self.down = nn.Linear(config.intermediate_size, config.hidden_size)
+        self.up = Linear(config.hidden_size, config.intermediate_size)
+        self.down = Linear(config.intermediate_size, config.hidden_size)
         self.activation = activation_of(config.hidden_act)
 
     def forward(self, hidden_states: Tensor) -> Tensor:
@@ -208,7 +209,7 @@ class BertModel(nn.Module):
         self.load_report: weights.LoadReport | None = None
         self.embeddings = BertEmbeddings(config)
         self.layers = nn.ModuleList(BertLayer(config) for _ in range(config.num_hidden_layers))
-        self.pooler = nn.Linear(config.hidden_size, config.hidden_size)
+        self.pooler = Linear(config.hidden_size, config.hidden_size)
         self.apply(self.initialise)
 
     def initialise(self, module: nn.Module) -> None:

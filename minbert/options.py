@@ -16,6 +16,9 @@ from minbert.commands.options import (
 )
 from minbert.commands.outputs import HELP_OF_OVERWRITE
 
+# A value of --precision: float32, with the products of linear.py by oneDNN.
+FP32_ONEDNN = "fp32-onednn"
+
 # Encoders with fewer units than this have other defaults, which were chosen with 192 units.
 SMALL = 256
 
@@ -75,6 +78,15 @@ class EncoderOptions(OptionGroup):
     def has_dropout_in_tasks(self, hidden_size: int) -> bool:
         """Whether the encoder drops out in the multitask stage, too."""
         return hidden_size >= SMALL or bool(self.dropout_overrides())
+
+
+def check_compiled(is_compiled: bool, precision: str) -> None:
+    """Refuse layers of torch.compile with oneDNN's products, which it cannot compile."""
+    if is_compiled and precision == FP32_ONEDNN:
+        raise ValueError(
+            f"--compile and --precision {FP32_ONEDNN} do not go together: torch.compile cannot "
+            "compile that product. Drop one of the two."
+        )
 
 
 PICTURE_FORMATS = (".svg", ".png", ".pdf")

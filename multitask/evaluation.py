@@ -43,6 +43,7 @@ def predict(
     device = next(model.parameters()).device
     was_training = model.training
     model.eval()
+    runtime.choose_products(model, precision)
 
     # Batches of similar length have little padding, but they are not in row order.
     outputs = []

@@ -22,6 +22,7 @@ from data.batching import EncodedExamples, sorted_batches
 from data.examples import Example
 from minbert.commands.options import AUTO
 from minbert.commands.plugins import load_named
+from minbert.options import FP32_ONEDNN
 from minbert.training import processes, runtime
 from multitask.evaluation import predict
 from multitask.probabilities import decode, probabilities, votes_by_class
@@ -30,7 +31,7 @@ from multitask.saved_run import can_answer, check_trained, open_model, read_reco
 from multitask.tasks import Task
 from multitask.user_rows import BUNDLED_RUN
 
-PRECISIONS = (AUTO, "fp32", "bf16", "int8")
+PRECISIONS = (AUTO, "fp32", "bf16", "int8", FP32_ONEDNN)
 TWO_COLUMNS = "predict(list(zip(first, second)))"
 
 
@@ -42,7 +43,7 @@ class Predictor:
         such rows.
     device: "auto" is the device of the run, or the fastest one here where there is no such device.
     precision: of matrix products. "auto" is that of the run. "fp32" is that of multitask.export.
-        "int8" is faster on the CPU and less exact.
+        "int8" is faster on the CPU and less exact. "fp32-onednn" is fp32 by oneDNN.
     batch_size: rows in the model at a time.
     plugin: the files of --plugin that the run was trained with.
     temperature: by which logits are divided. threshold: from which probability on the second of two
@@ -82,8 +83,11 @@ class Predictor:
         self.task = None if task is None else self._find(task)
         self.model, self.tokenizer = open_model(self.record, device)
         self.precision = self.record.options.training.precision if precision == AUTO else precision
+        device_of_model = next(self.model.parameters()).device
+        if precision == FP32_ONEDNN:
+            # Refuses it where it would have no effect.
+            runtime.choose_precision(precision, device_of_model)
         if precision == "int8":
-            device_of_model = next(self.model.parameters()).device
             self.model = runtime.quantised(self.model, device_of_model)
         self.batch_size = batch_size
 

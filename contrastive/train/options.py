@@ -20,7 +20,7 @@ from minbert.commands.options import (
     positional,
     with_values,
 )
-from minbert.options import EncoderOptions
+from minbert.options import EncoderOptions, check_compiled
 from minbert.training.options import TrainingOptions
 
 PREFIX = "contrastive_"
@@ -143,6 +143,7 @@ class TrainOptions(CommandOptions):
 
     def check(self) -> None:
         """Refuse an option without an effect, and a choice by labels without labels."""
+        check_compiled(self.encoder.compile, self.training.precision)
         method = self.stage.method
         unused = unread(method, self.contrastive)
         own_options = set(self.stage.entry.own_options)

@@ -19,6 +19,7 @@ from minbert.bert import BertModel
 from minbert.commands.digests import recording
 from minbert.commands.files import write_tensors
 from minbert.hub import resolve
+from minbert.linear import Linear, linear
 from minbert.tokenizer import BertTokenizer
 from minbert.training import processes, runtime
 from minbert.weights import copy_tensors, read_by_name, to_hugging_face
@@ -168,7 +169,7 @@ class BertForMaskedLM(nn.Module):
         super().__init__()
         config = bert.config
         self.bert = bert
-        self.transform = nn.Linear(config.hidden_size, config.word_size)
+        self.transform = Linear(config.hidden_size, config.word_size)
         self.norm = nn.LayerNorm(config.word_size, eps=config.layer_norm_eps)
         self.bias = nn.Parameter(torch.zeros(config.vocab_size))
         self.names = config.family.head
@@ -179,7 +180,7 @@ class BertForMaskedLM(nn.Module):
         """Predict tokens: hidden states (..., H) -> logits over the vocabulary (..., V)."""
         transformed = self.norm(self.activation(self.transform(hidden_states)))  # (..., H)
         word_embeddings = self.bert.embeddings.word.weight  # (V, H)
-        return F.linear(transformed, word_embeddings, self.bias)  # (..., V)
+        return linear(transformed, word_embeddings, self.bias, self.transform.is_onednn)  # (..., V)
 
     def predict(
         self,
@@ -239,6 +240,7 @@ class BertForMaskedLM(nn.Module):
         device = self.bias.device
         was_training = self.training
         self.eval()
+        runtime.choose_products(self, precision)
         total = 0.0
         num_correct = 0.0
         num_tokens = 0

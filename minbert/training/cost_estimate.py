@@ -16,7 +16,9 @@ from typing import NamedTuple
 
 import torch
 
+from minbert import linear
 from minbert.commands.files import read_json, write_json
+from minbert.options import FP32_ONEDNN
 from minbert.reporting import terminal
 from minbert.reporting.tables import aligned
 from minbert.training import processes, runtime
@@ -186,17 +188,18 @@ def rehearse(job: Job, update: list[Part]) -> None:
 def matrix_product_limit(device: torch.device, precision: str, num_timed: int = 10) -> float:
     """FLOP/s that one process reaches in square matrix products, the best of `num_timed`.
 
-    precision: "fp32" or "bf16". Compare a training step with it: 6 FLOPs for each weight of a layer
-    and each token, 2 forward and 4 backward.
+    precision: "fp32", "bf16" or "fp32-onednn". Compare a training step with it: 6 FLOPs for each
+    weight of a layer and each token, 2 forward and 4 backward.
     """
     dtype = torch.bfloat16 if precision == "bf16" else torch.float32
     size, number = PRODUCTS[device.type]
     matrix = torch.rand(size, size, device=device).to(dtype)
+    multiply = linear.product if precision == FP32_ONEDNN else torch.matmul
     seconds = []
     for _ in range(num_timed + 1):
         started = time.perf_counter()
         for _ in range(number):
-            product = matrix @ matrix
+            product = multiply(matrix, matrix)
         product[0, 0].item()  # waits for a GPU
         seconds.append(time.perf_counter() - started)
     fastest = min(seconds[1:])  # the first one warms up

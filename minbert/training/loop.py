@@ -71,6 +71,7 @@ class Loop:
         self.stop = StopSignal()
         self.work = terminal.Work(job.name)  # replaced when the job runs
 
+        runtime.choose_products(job.model, job.precision)
         job.model.train()
         # Each stage starts from its own seed, whatever ran before it.
         runtime.seed_everything(job.seed)

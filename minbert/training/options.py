@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from minbert.commands.options import AUTO, OptionGroup, flag
+from minbert.options import FP32_ONEDNN
 
 
 @dataclass(frozen=True)
@@ -22,8 +23,9 @@ class TrainingOptions(OptionGroup):
     precision: str = flag(
         AUTO,
         "Precision of matrix products. Weights and losses stay in float32. auto: bf16 if the "
-        "processor has fast instructions for it.",
-        choices=(AUTO, "bf16", "fp32"),
+        "processor has fast instructions for it. fp32-onednn: fp32 by oneDNN, which is faster on "
+        "processors of AMD without bf16.",
+        choices=(AUTO, "bf16", "fp32", FP32_ONEDNN),
         is_common=True,
     )
     formulas: str = flag(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import ctypes
 import os
 import random
@@ -10,13 +11,15 @@ import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from types import ModuleType
-from typing import NamedTuple, Protocol, TypeVar, cast
+from typing import Any, NamedTuple, Protocol, TypeVar, cast
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from minbert.commands.memory import check_limit
+from minbert.linear import Linear, has_onednn, use_onednn
+from minbert.options import FP32_ONEDNN
 
 Model = TypeVar("Model", bound=nn.Module)
 
@@ -45,7 +48,7 @@ class DeviceChoice(NamedTuple):
 
 
 class PrecisionChoice(NamedTuple):
-    """The precision of matrix products, "fp32" or "bf16", and why it was chosen."""
+    """The precision of matrix products, such as "bf16", and why it was chosen."""
 
     precision: str
     reason: str
@@ -200,7 +203,7 @@ def is_native(precision: str, device: torch.device) -> bool:
     Without them torch computes a bf16 product in software. That is up to a few hundred times slower
     than in fp32.
     """
-    if precision == "fp32":
+    if precision in ("fp32", FP32_ONEDNN):
         return True
     if device.type == "cuda":
         return torch.cuda.is_bf16_supported(including_emulation=False)
@@ -219,8 +222,18 @@ def choose_precision(name: str, device: torch.device) -> PrecisionChoice:
     """The precision of matrix products that "auto", "fp32" or "bf16" names, and the reason.
 
     Weights, the optimizer's state, the encoder's norms and the losses stay in float32. The softmax
-    of attention sums in float32.
+    of attention sums in float32. ValueError for "fp32-onednn" without oneDNN, or on a GPU.
     """
+    if name == FP32_ONEDNN and device.type != "cpu":
+        raise ValueError(
+            f"the precision {FP32_ONEDNN} is for the CPU, and the device is {device.type}. Use "
+            "fp32 there, or the device cpu."
+        )
+    if name == FP32_ONEDNN and not has_onednn():
+        raise ValueError(
+            f"the precision is {FP32_ONEDNN}, and torch {torch.__version__} has no oneDNN product "
+            "on this machine. Use fp32."
+        )
     if name != "auto":
         return PrecisionChoice(name, "as given")
     if is_native("bf16", device):
@@ -231,6 +244,15 @@ def choose_precision(name: str, device: torch.device) -> PrecisionChoice:
         reason = f"torch {torch.__version__} does not say whether this processor has fast bf16"
         return PrecisionChoice("fp32", reason)
     return PrecisionChoice("fp32", NO_BF16)
+
+
+def choose_products(model: nn.Module, precision: str) -> None:
+    """Let oneDNN compute the products of a model's layers if the precision is "fp32-onednn".
+
+    A run that was trained with it may be opened where torch has no oneDNN. torch computes it there,
+    with the same result up to rounding.
+    """
+    use_onednn(model, precision == FP32_ONEDNN and has_onednn())
 
 
 def quantised(model: Model, device: torch.device) -> Model:
@@ -253,13 +275,17 @@ def quantised(model: Model, device: torch.device) -> Model:
     # Late: it takes a while to import, and few commands use it.
     from torch.ao.quantization import per_channel_dynamic_qconfig, quantize_dynamic
 
+    model = copy.deepcopy(model.eval())
     layers = {}
     for name, module in model.named_modules():
+        if isinstance(module, Linear):
+            # torch quantises this class alone, and no class made of it.
+            cast(Any, module).__class__ = nn.Linear
         if isinstance(module, nn.Linear) and ".layers." in f".{name}":
             layers[name] = per_channel_dynamic_qconfig
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch will move this function to a package of its own
-        return cast(Model, quantize_dynamic(model.eval(), layers))
+        return cast(Model, quantize_dynamic(model, layers, inplace=True))
 
 
 def autocast(device: torch.device, precision: str) -> AbstractContextManager:

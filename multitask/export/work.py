@@ -12,6 +12,7 @@ from minbert.commands.new_folders import new_folder
 from minbert.commands.options import AUTO
 from minbert.commands.paths import in_shell
 from minbert.onnx_files import CHECKED_TEXTS
+from minbert.options import FP32_ONEDNN
 from multitask.export.classifier import (
     largest_difference,
     reason_against,
@@ -53,7 +54,7 @@ def export(options: ExportOptions) -> list[str]:
 
 def note_on_precision(precision: str) -> list[str]:
     """A line for the user where the run predicts in another precision than the comparison."""
-    if precision == "fp32":
+    if precision in ("fp32", FP32_ONEDNN):
         return []
     return [
         f"both compute in fp32. The run predicts in {precision}, which rounds more. "

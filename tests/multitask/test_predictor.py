@@ -153,7 +153,7 @@ def test_rows_that_cannot_be(run, rows, task, words):
     ("arguments", "words"),
     [
         ({"task": "tickets"}, "has the tasks sst, para, sts"),
-        ({"precision": "fp8"}, "pass one of auto, fp32, bf16, int8"),
+        ({"precision": "fp8"}, "pass one of auto, fp32, bf16, int8, fp32-onednn"),
         ({"batch_size": 0}, "pass a whole number of 1 or more"),
     ],
 )

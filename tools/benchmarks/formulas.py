@@ -10,6 +10,7 @@ from __future__ import annotations
 import statistics
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,14 +18,18 @@ from types import ModuleType, SimpleNamespace
 from typing import Any, NamedTuple
 
 import torch
+from torch import Tensor
 
 import minbert.dropout
 import minbert.fast
+import minbert.linear
 import minbert.optimizer
 from data.options import SAMPLE_FOLDER
 from experiments.records import RECORDS
 from minbert.commands.ending import exit_code
 from minbert.commands.flags import Parser
+from minbert.linear import has_onednn
+from minbert.options import FP32_ONEDNN
 from minbert.training import runtime
 from tools.benchmarks import inference
 from tools.benchmarks.comparison import versions
@@ -40,16 +45,23 @@ ENCODING = "encoding"
 READABLE = SimpleNamespace(is_on=lambda: False)
 
 
+def takes_torch(inputs: Tensor, weight: Tensor) -> bool:
+    """Whether oneDNN multiplies them: never, so torch does."""
+    return False
+
+
 class Branch(NamedTuple):
     """A fast branch, and the work that takes it.
 
     name: what decides in a file whether it is taken. off: the value that turns it off.
+    precisions: in which it is taken.
     """
 
     file: ModuleType
     training: str
     name: str = "fast"
     off: Any = READABLE
+    precisions: tuple[str, ...] = ("fp32", "bf16")
 
 
 class Work(NamedTuple):
@@ -63,7 +75,13 @@ class Work(NamedTuple):
 BRANCHES = {
     "dropout": Branch(minbert.dropout, FINE_TUNING),
     "AdamW": Branch(minbert.optimizer, FINE_TUNING),
-    "attention of short rows": Branch(minbert.fast, ENCODING, "SHORT_ROW", 0),
+    "attention of short rows": Branch(minbert.fast, ENCODING, "SHORT_ROW", 0, ("bf16",)),
+    "training by oneDNN": Branch(
+        minbert.linear, FINE_TUNING, "suits_onednn", takes_torch, (FP32_ONEDNN,)
+    ),
+    "encoding by oneDNN": Branch(
+        minbert.linear, ENCODING, "suits_onednn", takes_torch, (FP32_ONEDNN,)
+    ),
 }
 
 
@@ -94,8 +112,7 @@ def works(place: Path, precision: str, num_steps: int) -> dict[str, Callable[[],
         side = inference.our_side(folder, sentences, BATCH_SIZE, execution)
         return Work(side, 1, num_steps)
 
-    # In fp32 no branch is taken.
-    return {FINE_TUNING: train, ENCODING: encode} if precision == "bf16" else {FINE_TUNING: train}
+    return {FINE_TUNING: train, ENCODING: encode}
 
 
 def measure(
@@ -105,20 +122,25 @@ def measure(
     num_steps: int,
     folder: Path,
     branches: Sequence[str] = tuple(BRANCHES),
+    clock: Callable[[], float] = time.perf_counter,
 ) -> list[dict[str, Any]]:
     """Time the branches on one encoder in one precision."""
     place = folder / f"{model}-{precision}"
     write_model(model, place)
     measured = []
     for training, begin in works(place, precision, num_steps).items():
-        names = [name for name in branches if BRANCHES[name].training == training]
+        names = []
+        for name in branches:
+            branch = BRANCHES[name]
+            if branch.training == training and precision in branch.precisions:
+                names.append(name)
         if not names:
             continue
         work = begin()
         sides = {"all": work.side}
         for name in names:
             sides[name] = switched_off(work.side, BRANCHES[name])
-        seconds = alternate(sides, num_rounds, work.num_parts)
+        seconds = alternate(sides, num_rounds, work.num_parts, clock=clock)
         whole = statistics.median(seconds["all"])
         for name in names:
             pairs = zip(seconds[name], seconds["all"], strict=True)
@@ -158,9 +180,18 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--branches", nargs="+", choices=list(BRANCHES), default=list(BRANCHES))
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--steps", type=int, default=20)
+    parser.add_argument(
+        "--cpu-seconds",
+        action="store_true",
+        help="count the CPU seconds of one thread, where other programs use the machine",
+    )
     parser.add_argument("--record", action="store_true", help=HELP)
     arguments = parser.parse_args(argv)
-    precisions = ["fp32"]
+    clock = time.perf_counter
+    if arguments.cpu_seconds:
+        torch.set_num_threads(1)
+        clock = time.process_time
+    precisions = ["fp32", *([FP32_ONEDNN] if has_onednn() else [])]
     if runtime.is_native("bf16", torch.device("cpu")):
         precisions.append("bf16")
     with tempfile.TemporaryDirectory() as folder:
@@ -173,6 +204,7 @@ def main(argv: Sequence[str] | None = None) -> None:
                     arguments.steps,
                     Path(folder),
                     arguments.branches,
+                    clock,
                 )
                 for line in lines:
                     if arguments.record:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import minbert.dropout
 from minbert import fast
+from minbert.options import FP32_ONEDNN
 from tools.benchmarks.formulas import BRANCHES, measure, without
 from tools.benchmarks.table_readers import outcome
 
@@ -17,7 +18,9 @@ def test_a_branch_is_off_in_its_file_alone():
 
 
 def test_every_branch_is_measured(tmp_path):
-    lines = measure("tiny", "bf16", num_rounds=1, num_steps=1, folder=tmp_path)
+    lines = []
+    for precision in ("bf16", FP32_ONEDNN):
+        lines += measure("tiny", precision, num_rounds=1, num_steps=1, folder=tmp_path)
     assert {line["branch"] for line in lines} == set(BRANCHES)
     assert all(line["least"] <= line["saved"] <= line["most"] < 1 for line in lines)
 
