@@ -270,7 +270,7 @@ def run_series(series: Series, against: str, records: Path | None) -> int:
     terminal.doing("drawing the curves")
     write_html(page, "Recipes compared", results.sections())
     write_text(path.with_suffix(".csv"), build_csv(results.scores, series.seeds))
-    write_text(path.with_suffix(".tex"), build_latex(results.scores))
+    write_text(path.with_suffix(".tex"), build_latex(results.scores, against))
     write_pdf(path.with_suffix(".pdf"), [bar_plot(results.scores)])
     terminal.say(
         f"\n{text}\n\nThese tables are also in {path}, and curves and bars in {page}. Beside them "

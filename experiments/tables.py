@@ -26,6 +26,11 @@ OVERALL = "overall_2023"
 ENOUGH_SEEDS = 3  # tables name the rows that have fewer
 BETTER = "better"
 WORSE = "worse"
+CANNOT_TELL = "cannot tell"
+NO_DIFFERENCE = "equal in each seed"
+ABOUT_WORDS = (
+    "better or worse: the interval, corrected for the number of differences, does not hold 0."
+)
 COLUMNS = (
     Column("sst", "SST", "sst"),
     Column("para", "PARA", "para"),
@@ -88,9 +93,13 @@ def format_difference(differences: Sequence[float]) -> str:
     """
     if len(differences) < 2:
         return format_scores(differences)
+    return f"{format_scores([statistics.mean(differences)])} {format_interval(differences)}"
+
+
+def format_interval(differences: Sequence[float]) -> str:
+    """Return "[low, high]", the 95 % t interval over two seeds or more."""
     low, high = estimate_over_seeds(differences).interval
-    mean = format_scores([statistics.mean(differences)])
-    return f"{mean} [{low:.3f}, {high:.3f}]".replace("-0.000", "0.000")
+    return f"[{low:.3f}, {high:.3f}]".replace("-0.000", "0.000")
 
 
 def differences_of(runs: Sequence[Scores], controls: Sequence[Scores], score: str) -> list[float]:
@@ -111,6 +120,9 @@ def format_differences(differences: Sequence[float], word: str) -> str:
     """
     if not differences:
         return "-"
+    if not any(differences):
+        # An interval from 0 to 0 would look like certainty.
+        return NO_DIFFERENCE if len(differences) > 1 else "equal"
     listed = ", ".join(f"{difference:+.3f}" for difference in differences)
     text = format_difference(differences)
     return f"{text} ({word}): {listed}" if word else f"{text}: {listed}"
@@ -154,6 +166,31 @@ def build_score_table(scores: Mapping[str, Sequence[Scores]]) -> str:
     return "\n".join(lines)
 
 
+class Change(NamedTuple):
+    """A score of a recipe less that of the control, seed by seed, and what it says."""
+
+    differences: list[float]
+    word: str  # of `judge`
+
+
+def changes_from(
+    scores: Mapping[str, Sequence[Scores]], control: str
+) -> dict[str, dict[str, Change]]:
+    """Return the change of each score, by recipe and score. Arguments as of difference_table."""
+    cells = {}
+    for name, runs in scores.items():
+        if name != control:
+            for column in columns_of(scores):
+                of_cell = differences_of(runs, scores[control], column.score)
+                cells[name, column.score] = of_cell
+    words = judge(list(cells.values()))
+
+    changes: dict[str, dict[str, Change]] = {}
+    for (name, score), word in zip(cells, words, strict=True):
+        changes.setdefault(name, {})[score] = Change(cells[name, score], word)
+    return changes
+
+
 def build_difference_table(scores: Mapping[str, Sequence[Scores]], control: str) -> str:
     """Return a Markdown table of what each recipe changed in each score, seed by seed.
 
@@ -172,20 +209,9 @@ def difference_table(scores: Mapping[str, Sequence[Scores]], control: str) -> Ta
     columns = columns_of(scores)
     titles = ["n", *(column.title for column in columns)]
     rows = []
-    differences = {}
-    for name, runs in scores.items():
-        if name != control:
-            for column in columns:
-                of_cell = differences_of(runs, scores[control], column.score)
-                differences[name, column.score] = of_cell
-    words = dict(zip(differences, judge(list(differences.values())), strict=True))
-
-    for name in dict.fromkeys(name for name, _ in differences):
-        cells = [name, str(len(scores[name]))]
-        for column in columns:
-            cell = name, column.score
-            cells.append(format_differences(differences[cell], words[cell]))
-        rows.append(tuple(cells))
+    for name, of_columns in changes_from(scores, control).items():
+        texts = [format_differences(*of_columns[column.score]) for column in columns]
+        rows.append((name, str(len(scores[name])), *texts))
     return Table(heading_and_numbers(f"recipe less {control}", *titles), tuple(rows))
 
 
@@ -210,23 +236,57 @@ def build_csv(scores: Mapping[str, Sequence[Scores]], seeds: Sequence[int]) -> s
     return stream.getvalue()
 
 
-def build_latex(scores: Mapping[str, Sequence[Scores]]) -> str:
-    """Return the table of scores for LaTeX, with the lines of the package booktabs."""
+def build_latex(scores: Mapping[str, Sequence[Scores]], control: str = "") -> str:
+    """Return the table of scores for LaTeX, and below it that of the differences from a control.
+
+    Both have the lines of the package booktabs. control: as of difference_table. With "" there are
+    no differences.
+    """
     columns = columns_of(scores)
     titles = ["recipe", "n", *(column.title for column in columns)]
-    lines = [
-        f"{LATEX_START}. Needs \\usepackage{{booktabs}}.",
-        f"\\begin{{tabular}}{{l{'r' * (len(titles) - 1)}}}",
-        "\\toprule",
-        latex_row(titles),
-        "\\midrule",
-    ]
+    rows = []
     for name, runs in scores.items():
         cells = [name, str(len(runs))]
         for column in columns:
             cells.append(format_scores([run[column.score] for run in runs if column.score in run]))
-        lines.append(latex_row(cells))
-    return "\n".join([*lines, "\\bottomrule", "\\end{tabular}", ""])
+        rows.append(cells)
+    lines = [f"{LATEX_START}. Needs \\usepackage{{booktabs}}.", *latex_table(titles, rows)]
+    if control:
+        titles = [f"recipe less {control}", "score", "n", "mean", "95 % interval", "says"]
+        about = "% Differences seed by seed, with the t interval of their mean over the seeds."
+        lines += [
+            "",
+            about,
+            "% " + ABOUT_WORDS,
+            *latex_table(titles, latex_changes(scores, control)),
+        ]
+    return "\n".join([*lines, ""])
+
+
+def latex_changes(scores: Mapping[str, Sequence[Scores]], control: str) -> list[list[str]]:
+    """Return a row for each recipe and score that both have: its difference and what it says."""
+    titles = {column.score: column.title for column in columns_of(scores)}
+    rows = []
+    for name, of_scores in changes_from(scores, control).items():
+        for score, (differences, word) in of_scores.items():
+            if not differences:
+                continue
+            interval = "-"
+            says = word or CANNOT_TELL
+            if not any(differences):
+                says = NO_DIFFERENCE if len(differences) > 1 else "equal"
+            elif len(differences) > 1:
+                interval = format_interval(differences)
+            mean = format_scores([statistics.mean(differences)])
+            rows.append([name, titles[score], str(len(differences)), mean, interval, says])
+    return rows
+
+
+def latex_table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return the lines of a tabular: the first column stands left, the others right."""
+    lines = [f"\\begin{{tabular}}{{l{'r' * (len(titles) - 1)}}}", "\\toprule", latex_row(titles)]
+    lines += ["\\midrule", *map(latex_row, rows)]
+    return [*lines, "\\bottomrule", "\\end{tabular}"]
 
 
 def latex_row(cells: Sequence[str]) -> str:

@@ -89,8 +89,28 @@ def test_the_files_for_a_paper_hold_the_same_scores(finished, capsys):
     assert (folder / "ablation.pdf").read_bytes().startswith(b"%PDF")
     # The same command again writes the same bytes.
     before = (folder / "ablation.pdf").read_bytes()
+    assert latex.count("tabular") == 2, "no --against, no differences"
     assert main(flags) == 0 and (folder / "ablation.pdf").read_bytes() == before
     assert r"a\_b \& c & 1 & 0.500 \\" in build_latex({"a_b & c": [{"mine": 0.5}]})
+
+
+def test_the_differences_are_a_table_for_a_paper():
+    """.10, .11, .12: the interval reaches 4.303 * .01 / sqrt(3) to each side."""
+    scores = {
+        "plain": [{"a": 0.7, "b": 0.5, "c": 0.1}] * 3,
+        "my_arm": [{"a": 0.8, "b": 0.5, "c": c} for c in (0.0, 0.1, 0.2)],
+    }
+    for run, value in zip(scores["my_arm"], (0.8, 0.81, 0.82), strict=True):
+        run["a"] = value
+    _, table = build_latex(scores, "plain").split(r"\bottomrule", 1)
+    assert r"recipe less plain & score & n & mean & 95 \% interval & says \\" in table
+    assert [line for line in table.splitlines() if line.startswith("my")] == [
+        r"my\_arm & a & 3 & 0.110 & [0.085, 0.135] & better \\",
+        r"my\_arm & b & 3 & 0.000 & - & equal in each seed \\",
+        r"my\_arm & c & 3 & 0.000 & [-0.248, 0.248] & cannot tell \\",
+    ]
+    one_seed = {name: runs[:1] for name, runs in scores.items()}
+    assert r"& a & 1 & 0.100 & - & cannot tell \\" in build_latex(one_seed, "plain")
 
 
 def test_the_command_of_an_arm(tmp_path):
