@@ -130,6 +130,19 @@ class CheckOptions(CommandOptions):
             )
 
 
+def without_logs(paths: tuple[Path, ...]) -> tuple[Path, ...]:
+    """The paths without the logs that `python -m experiments` writes beside its runs.
+
+    A pattern such as runs/a-seed* matches runs/a-seed0 and runs/a-seed0.log.
+    """
+    kept = []
+    for path in paths:
+        is_log = path.suffix == ".log" and path.with_suffix("") in paths
+        if not is_log:
+            kept.append(path)
+    return tuple(kept)
+
+
 @dataclass(frozen=True)
 class CompareOptions(CommandOptions):
     """The command line of multitask.compare."""
@@ -153,23 +166,25 @@ class CompareOptions(CommandOptions):
     @property
     def sides(self) -> tuple[tuple[Path, ...], tuple[Path, ...]]:
         """The runs or files of A and of B."""
+        systems = without_logs(self.systems)
         if self.with_:
-            return self.systems, self.with_
-        return self.systems[:1], self.systems[1:]
+            return systems, without_logs(self.with_)
+        return systems[:1], systems[1:]
 
     def check(self) -> None:
-        if not self.with_ and len(self.systems) != 2:
+        first, second = self.sides
+        if not self.with_ and len(second) != 1:
             raise ValueError(
-                f"{len(self.systems)} runs or files are given. Give A and B, or several runs of "
+                f"{len(first) + len(second)} runs or files are given. Give A and B, or several runs of "
                 "each: RUN RUN --with RUN RUN."
             )
-        paths = [*self.systems, *self.with_]
+        paths = [*first, *second]
         for path in paths:
             if not path.exists():
                 raise ValueError(f"{path} does not exist. Check the path.")
             if paths.count(path) > 1:
                 raise ValueError(f"{path} is given twice. Name each run once.")
-        if self.with_ and min(len(self.systems), len(self.with_)) == 1 and len(paths) > 2:
+        if self.with_ and min(len(first), len(second)) == 1 and len(paths) > 2:
             raise ValueError(
                 "one side has one run and the other side several. Give one run on each side, or "
                 "several on each, for chance in the seeds is measured on both."

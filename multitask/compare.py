@@ -1,7 +1,7 @@
 """Compare two systems on the same rows: `python -m multitask.compare A B`.
 
 A and B are finished runs, or files of predictions for a leaderboard. With --with, both are lists of
-runs over seeds: `python -m multitask.compare runs/a-* --with runs/b-*`.
+runs over seeds: `python -m multitask.compare runs/a-*/ --with runs/b-*/`.
 
 The scores are those of the dev rows. They come from the files of predictions, so no model is
 opened.

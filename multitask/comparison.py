@@ -58,7 +58,12 @@ def compare(options: CompareOptions) -> str:
     if all(path.is_dir() for path in paths):
         compared = read_runs(paths)
     elif any(path.is_dir() for path in paths):
-        raise ValueError("a run and a file are given. Give runs alone, or files alone.")
+        run = next(path for path in paths if path.is_dir())
+        file = next(path for path in paths if not path.is_dir())
+        raise ValueError(
+            f"{run} is a folder, and {file} is a file. Give runs alone, or files alone. A pattern "
+            f"that ends with a slash, such as {run.parent / '*'}/, matches folders alone."
+        )
     else:
         compared = read_files(paths, options)
 

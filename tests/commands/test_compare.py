@@ -88,8 +88,11 @@ def test_lists_of_runs_over_seeds(two_runs, tmp_path, compare):
     copies = []
     for number, run in enumerate(two_runs):
         copies.append(shutil.copytree(run, tmp_path / str(number)))
+        copies.append(tmp_path / f"{number}.log")  # of `python -m experiments`, as * matches it
+        copies[-1].touch()
     code, printed, said = compare(*two_runs, "--with", *copies)
     assert code == 0, said
+    assert ".log" not in printed
     assert "(95 % intervals over rows and seeds, corrected for 4 scores)" in printed
     # The same runs on both sides: no difference, but two seeds leave a wide interval.
     assert "is better" not in printed
@@ -114,7 +117,7 @@ def test_a_changed_file_of_a_run_is_refused(two_runs, tmp_path, compare):
         (["{0}", "{0}"], "is given twice"),
         (["{0}", "nowhere"], "nowhere does not exist"),
         (["{0}", "{1}", "--with", "{2}"], "one side has one run"),
-        (["{0}", "{2}/run.json"], "Give runs alone, or files alone"),
+        (["{0}", "{2}/run.json"], "copy/run.json is a file. Give runs alone"),
     ],
 )
 def test_what_is_refused(two_runs, tmp_path, compare, arguments, message):
