@@ -6,6 +6,7 @@ The files in reading order:
     series.py      Recipes times seeds: the folder and the command of each run.
     flags.py       The flags of --with as option values, and when two values mean the same.
     run_files.py   Reading the scores, options and stages that a run wrote.
+    run_logs.py    The warnings in the logs of a series, each once.
     checks.py      Which finished or begun runs may be counted in one table.
     tables.py      Mean and standard deviation over seeds as Markdown tables.
     records.py     The records of measured runs, in records/*.jsonl.

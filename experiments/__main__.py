@@ -33,7 +33,7 @@ from experiments.records import COMMANDS, RECORDS, add_records, read_records, re
 from experiments.results import Results
 from experiments.run_files import read_record
 from experiments.series import Arm, Series, advice_after, parse_seeds, run_process
-from experiments.tables import CSV_HEADER, LATEX_START, build_csv, build_latex
+from experiments.tables import CSV_START, LATEX_START, build_csv, build_latex
 from minbert.commands.ending import exit_code
 from minbert.commands.files import write_text
 from minbert.commands.flags import parse_command
@@ -208,9 +208,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     request = parse(argv)
     check_series(request.series)
     path = table_path(request.series)
-    tables = Output("--out", path, begins_with("| recipe |"))
+    tables = Output("--out", path, begins_with("| recipe", "| arm |"))
     page = Output("--out", path.with_suffix(".html"), begins_with(PAGE_START))
-    rows = Output("--out", path.with_suffix(".csv"), begins_with(",".join(CSV_HEADER)))
+    rows = Output("--out", path.with_suffix(".csv"), begins_with(CSV_START))
     latex = Output("--out", path.with_suffix(".tex"), begins_with(LATEX_START))
     figure = Output("--out", path.with_suffix(".pdf"), begins_with("%PDF"))
     check_outputs([tables, page, rows, latex, figure], overwrite=None)
@@ -269,9 +269,12 @@ def run_series(series: Series, against: str, records: Path | None) -> int:
     page = path.with_suffix(".html")
     terminal.doing("drawing the curves")
     write_html(page, "Recipes compared", results.sections())
-    write_text(path.with_suffix(".csv"), build_csv(results.scores, series.seeds))
-    write_text(path.with_suffix(".tex"), build_latex(results.scores, against))
-    write_pdf(path.with_suffix(".pdf"), [bar_plot(results.scores)])
+    write_text(path.with_suffix(".csv"), build_csv(results.scores, series.seeds, results.metrics))
+    write_text(
+        path.with_suffix(".tex"),
+        build_latex(results.scores, against, results.labels, results.baselines),
+    )
+    write_pdf(path.with_suffix(".pdf"), [bar_plot(results.scores, results.labels)])
     terminal.say(
         f"\n{text}\n\nThese tables are also in {path}, and curves and bars in {page}. Beside them "
         "stand ablation.csv with each score, ablation.tex for LaTeX, and the bars as ablation.pdf."

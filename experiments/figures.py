@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from experiments.run_files import Scores
-from experiments.tables import OVERALL, Column, columns_of, format_scores
+from experiments.tables import COMMON_LABELS, OVERALL, Column, Labels, columns_of, format_scores
 from minbert.reporting.figures import BarPlot, Bars, Figure, Line, LinePlot
 from minbert.reporting.pages import Section
 from minbert.reporting.tables import NO_VALUE, Table, heading_and_numbers
@@ -55,19 +55,19 @@ def bars_of(column: Column, scores: ScoresOfRuns) -> Bars:
     return Bars(column.title, heights, notes, deviations)
 
 
-def bar_plot(scores: ScoresOfRuns) -> BarPlot:
+def bar_plot(scores: ScoresOfRuns, labels: Labels = COMMON_LABELS) -> BarPlot:
     """Return the bars of all tasks over all recipes."""
-    tasks = [column for column in columns_of(scores) if column.score != OVERALL]
+    tasks = [column for column in columns_of(scores, labels) if column.score != OVERALL]
     series = tuple(bars_of(column, scores) for column in tasks)
     # Bars are equally thick, however many there are.
     aspect = 0.25 + 0.04 * len(scores) * (len(series) + 1)
     return BarPlot(list(scores), series, "dev score", (0.0, 1.0), aspect)
 
 
-def bar_section(scores: ScoresOfRuns) -> Section:
+def bar_section(scores: ScoresOfRuns, labels: Labels = COMMON_LABELS) -> Section:
     """Return the tasks over all recipes, with a table of all scores."""
-    columns = columns_of(scores)
-    plot = bar_plot(scores)
+    columns = columns_of(scores, labels)
+    plot = bar_plot(scores, labels)
 
     rows = []
     for name, runs in scores.items():
@@ -77,8 +77,8 @@ def bar_section(scores: ScoresOfRuns) -> Section:
             cells.append(format_scores(values) if values else NO_VALUE)
         rows.append((name, str(len(runs)), *cells))
     titles = ("n", *(column.title for column in columns))
-    table = Table(heading_and_numbers("recipe", *titles), tuple(rows))
-    return Section("Scores by recipe", ABOUT_BARS, Figure((plot,), table), level=2)
+    table = Table(heading_and_numbers(labels.rows, *titles), tuple(rows))
+    return Section(f"Scores by {labels.rows}", ABOUT_BARS, Figure((plot,), table), level=2)
 
 
 # --- curves ---------------------------------------------------------------------------------------
@@ -94,7 +94,9 @@ def mean_by_epoch(histories: Sequence[History], score: str) -> dict[int, float]:
     return {epoch: statistics.mean(values[epoch]) for epoch in sorted(values)}
 
 
-def curve_section(column: Column, histories: HistoriesOfRuns) -> Section | None:
+def curve_section(
+    column: Column, histories: HistoriesOfRuns, labels: Labels = COMMON_LABELS
+) -> Section | None:
     """Return one score by epoch, with a line for each recipe; None where no run has two epochs.
 
     One epoch is a point, and the bars show it.
@@ -118,7 +120,7 @@ def curve_section(column: Column, histories: HistoriesOfRuns) -> Section | None:
     for name, means in rows:
         texts = [f"{means[epoch]:.3f}" if epoch in means else NO_VALUE for epoch in epochs]
         cells.append((name, *texts))
-    table = Table(heading_and_numbers("recipe", *map(str, epochs)), tuple(cells))
+    table = Table(heading_and_numbers(labels.rows, *map(str, epochs)), tuple(cells))
     plots = []
     for start in range(0, len(lines), LINES_OF_PLOT):
         part = tuple(lines[start : start + LINES_OF_PLOT])
@@ -130,16 +132,18 @@ def curve_section(column: Column, histories: HistoriesOfRuns) -> Section | None:
 # --- the page -------------------------------------------------------------------------------------
 
 
-def build_sections(scores: ScoresOfRuns, histories: HistoriesOfRuns) -> list[Section]:
+def build_sections(
+    scores: ScoresOfRuns, histories: HistoriesOfRuns, labels: Labels = COMMON_LABELS
+) -> list[Section]:
     """Return the sections of the page: bars first, then a curve for each score."""
     curves = []
-    for column in columns_of(scores):
-        section = curve_section(column, histories)
+    for column in columns_of(scores, labels):
+        section = curve_section(column, histories, labels)
         if section is not None:
             curves.append(section)
     if curves:
         curves.insert(0, Section("Scores by epoch", ABOUT_CURVES, level=2))
-    return [bar_section(scores), *curves]
+    return [bar_section(scores, labels), *curves]
 
 
 def keep_trained(scores: Mapping[str, Any], trained: Sequence[str]) -> dict[str, Any]:

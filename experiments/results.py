@@ -17,9 +17,11 @@ from experiments.figures import History, build_sections, keep_trained
 from experiments.flags import is_different, parse_flags
 from experiments.recipes import published_tasks, values_of
 from experiments.records import data_digest, data_files, plugin_digests
-from experiments.run_files import Scores, dev_scores, stage_records, train_scores
+from experiments.run_files import Scores, dev_scores, metrics_of, stage_records, train_scores
+from experiments.run_logs import describe_warnings, read_warnings
 from experiments.series import Series
 from experiments.tables import (
+    Labels,
     build_difference_table,
     build_score_table,
     build_stage_table,
@@ -49,6 +51,8 @@ class Results:
     histories: by recipe, the dev scores after each epoch of its runs.
     train: by recipe, the scores on training rows, of runs with --score_train.
     stages: by recipe and stage of --pretrain, the records of that stage.
+    metrics: of each task. has_own_tasks: whether one of them is the user's.
+    warnings: by recipe and seed, those in the log of the run.
     """
 
     series: Series
@@ -58,6 +62,25 @@ class Results:
     histories: dict[str, list[History]] = field(default_factory=dict)
     train: dict[str, list[Scores]] = field(default_factory=dict)
     stages: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    metrics: dict[str, str] = field(default_factory=dict)
+    has_own_tasks: bool = False
+    warnings: dict[tuple[str, int], list[str]] = field(default_factory=dict)
+
+    @property
+    def labels(self) -> Labels:
+        """How the tables name their rows and columns."""
+        kinds = {"arm" if self.series.is_arm(name) else "recipe" for name in self.series.names}
+        return Labels(" or ".join(sorted(kinds, reverse=True)), self.metrics)
+
+    @property
+    def baselines(self) -> dict[str, list[dict[str, Scores]]]:
+        """By recipe, the baselines of its runs. A report prints none beside the course's tasks."""
+        if not self.has_own_tasks:
+            return {}
+        found = {}
+        for name, runs in self.runs.items():
+            found[name] = [run.get("baselines", {}) for run in runs]
+        return found
 
     def add(self, name: str, folder: Path, run: dict[str, Any]) -> None:
         """Add one finished run of a recipe. run: the content of its run.json."""
@@ -65,6 +88,10 @@ class Results:
         trained = list(dev_scores(run))
         self.runs.setdefault(name, []).append(run)
         self.scores.setdefault(name, []).append(dev_scores(run, published_tasks(name)))
+        self.metrics |= metrics_of(run)
+        self.has_own_tasks |= bool(run["options"].get("task"))
+        seed = self.series.seeds[len(self.runs[name]) - 1]
+        self.warnings[name, seed] = read_warnings(folder.with_name(f"{folder.name}.log"))
         history = [keep_trained(entry, trained) for entry in run.get("epochs", [])]
         self.histories.setdefault(name, []).append(history)
         if train_scores(run):
@@ -77,14 +104,16 @@ class Results:
 
         Raises ValueError where a run and its control differ in more than their recipes.
         """
-        tables = [build_score_table(self.scores)]
+        tables = [build_score_table(self.scores, self.labels, self.baselines)]
         if self.against:
             self.check_controls()
-            tables += [build_difference_table(self.scores, self.against), ABOUT_DIFFERENCES]
+            table = build_difference_table(self.scores, self.against, self.labels)
+            tables += [table, ABOUT_DIFFERENCES]
         if self.train:
-            tables.append(build_train_table(self.train))
+            tables.append(build_train_table(self.train, self.labels))
         if self.stages:
             tables.append(build_stage_table(self.stages))
+        tables += describe_warnings(self.warnings)
         return "\n\n".join([*tables, self.conditions()])
 
     def check_controls(self) -> None:
@@ -111,9 +140,9 @@ class Results:
         about = Section("The runs", self.conditions(), level=2)
         sections = [about]
         if self.against:
-            table = difference_table(self.scores, self.against)
+            table = difference_table(self.scores, self.against, self.labels)
             sections.append(Section("Differences", ABOUT_DIFFERENCES, table, level=2))
-        return [*sections, *build_sections(self.scores, self.histories)]
+        return [*sections, *build_sections(self.scores, self.histories, self.labels)]
 
     def conditions(self) -> str:
         """Return one line that says how the runs were made and what the numbers are."""

@@ -56,6 +56,13 @@ def dev_scores(record: dict[str, Any], published: Collection[str] = ()) -> Score
     return with_overall({name: record["scores"][name] for name in counted})
 
 
+def metrics_of(record: dict[str, Any]) -> dict[str, str]:
+    """Return the metric of each task that a finished run has read, such as "Pearson"."""
+    from multitask.tasks import stored_tasks  # late, as above
+
+    return {name: task.metric for name, task in stored_tasks(record).items()}
+
+
 def train_scores(record: dict[str, Any]) -> Scores:
     """Return the scores on training rows that --score_train has computed, or {}."""
     return dict(record.get("train_scores", {}))

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
 import statistics
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from experiments.recipes import RECIPES, Published
@@ -22,6 +24,20 @@ class Column(NamedTuple):
     published: str = ""  # none for a task of a user
 
 
+class Labels(NamedTuple):
+    """How a table names its rows and columns.
+
+    rows: the title above the names of the rows. metrics: the metric of each task, such as
+    "Pearson". A column of a user's task names it.
+    """
+
+    rows: str = "recipe"
+    metrics: Mapping[str, str] = MappingProxyType({})
+
+
+# By recipe the baselines of its runs, seed by seed: the scores of each by its title.
+Baselines = Mapping[str, Sequence[Mapping[str, Scores]]]
+COMMON_LABELS = Labels()
 OVERALL = "overall_2023"
 ENOUGH_SEEDS = 3  # tables name the rows that have fewer
 BETTER = "better"
@@ -39,6 +55,7 @@ COLUMNS = (
 )
 NOT_TASKS = {OVERALL, "overall_2024", "mean", "epoch", "step", "loss"}
 # "handed on": how many runs trained their tasks on the stage's encoder.
+TITLES_OF_STAGES = {"spearman": "Spearman, STS dev"}
 STAGE_TITLES = ("stage", "n", "score", "before", "after", "handed on", "seconds")
 
 
@@ -128,7 +145,9 @@ def format_differences(differences: Sequence[float], word: str) -> str:
     return f"{text} ({word}): {listed}" if word else f"{text}: {listed}"
 
 
-def columns_of(scores: Mapping[str, Sequence[Scores]]) -> tuple[Column, ...]:
+def columns_of(
+    scores: Mapping[str, Sequence[Scores]], labels: Labels = COMMON_LABELS
+) -> tuple[Column, ...]:
     """Return the columns for some runs: those of the course's tasks, then a user's own tasks.
 
     scores: by recipe, the scores of its runs. Without any task of the course, only the own tasks
@@ -139,7 +158,11 @@ def columns_of(scores: Mapping[str, Sequence[Scores]]) -> tuple[Column, ...]:
         for run in runs:
             names |= dict.fromkeys(run)
     ours = [column.score for column in COLUMNS]
-    own = [Column(name, name) for name in names if name not in NOT_TASKS and name not in ours]
+    own = []
+    for name in names:
+        if name not in NOT_TASKS and name not in ours:
+            metric = labels.metrics.get(name)
+            own.append(Column(name, f"{name} ({metric})" if metric else name))
     has_course = any(name in ours for name in names)
     return (*COLUMNS, *own) if has_course or not own else tuple(own)
 
@@ -149,13 +172,17 @@ def published_score(published: Published, column: Column) -> float | None:
     return getattr(published, column.published) if column.published else None
 
 
-def build_score_table(scores: Mapping[str, Sequence[Scores]]) -> str:
-    """Return a Markdown table with one row per recipe.
+def build_score_table(
+    scores: Mapping[str, Sequence[Scores]],
+    labels: Labels = COMMON_LABELS,
+    baselines: Baselines = MappingProxyType({}),
+) -> str:
+    """Return a Markdown table with one row per recipe, and below them one per baseline.
 
     scores: by recipe, the dev scores of its runs, seed by seed.
     """
-    columns = columns_of(scores)
-    lines = format_head(["recipe", "n", *(column.title for column in columns)])
+    columns = columns_of(scores, labels)
+    lines = format_head([labels.rows, "n", *(column.title for column in columns)])
     for name, runs in scores.items():
         published = RECIPES[name].published if name in RECIPES else Published()
         cells = [name, str(len(runs))]
@@ -163,7 +190,30 @@ def build_score_table(scores: Mapping[str, Sequence[Scores]]) -> str:
             values = [run[column.score] for run in runs if column.score in run]
             cells.append(format_scores(values, published_score(published, column)))
         lines.append(format_row(cells))
+    lines += map(format_row, baseline_rows(baselines, columns))
     return "\n".join(lines)
+
+
+def baseline_rows(baselines: Baselines, columns: Sequence[Column]) -> list[list[str]]:
+    """Return a row for each baseline, or one for each recipe where they have other scores."""
+    cells: dict[str, dict[str, list[str]]] = {}
+    for name, runs in baselines.items():
+        for title in dict.fromkeys(itertools.chain.from_iterable(runs)):
+            texts = []
+            for column in columns:
+                of_runs = [run.get(title, {}) for run in runs]
+                values = [run[column.score] for run in of_runs if column.score in run]
+                # Without chance in the seeds there is no deviation.
+                texts.append(format_scores(values[:1] if len(set(values)) == 1 else values))
+            cells.setdefault(title, {})[name] = texts
+    rows = []
+    for title, of_names in cells.items():
+        if len(set(map(tuple, of_names.values()))) == 1:
+            rows.append([f"baseline: {title}", "-", *next(iter(of_names.values()))])
+        else:
+            for name, texts in of_names.items():
+                rows.append([f"baseline: {title} of {name}", "-", *texts])
+    return rows
 
 
 class Change(NamedTuple):
@@ -191,81 +241,99 @@ def changes_from(
     return changes
 
 
-def build_difference_table(scores: Mapping[str, Sequence[Scores]], control: str) -> str:
+def build_difference_table(
+    scores: Mapping[str, Sequence[Scores]], control: str, labels: Labels = COMMON_LABELS
+) -> str:
     """Return a Markdown table of what each recipe changed in each score, seed by seed.
 
     Arguments as of difference_table.
     """
-    table = difference_table(scores, control)
+    table = difference_table(scores, control, labels)
     return "\n".join([*format_head(table.header), *map(format_row, table.rows)])
 
 
-def difference_table(scores: Mapping[str, Sequence[Scores]], control: str) -> Table:
+def difference_table(
+    scores: Mapping[str, Sequence[Scores]], control: str, labels: Labels = COMMON_LABELS
+) -> Table:
     """Return what each recipe changed in each score, seed by seed.
 
     scores: by recipe, the dev scores of its runs, seed by seed. control: the recipe whose scores
     are subtracted. It has no row of its own.
     """
-    columns = columns_of(scores)
+    columns = columns_of(scores, labels)
     titles = ["n", *(column.title for column in columns)]
     rows = []
     for name, of_columns in changes_from(scores, control).items():
         texts = [format_differences(*of_columns[column.score]) for column in columns]
         rows.append((name, str(len(scores[name])), *texts))
-    return Table(heading_and_numbers(f"recipe less {control}", *titles), tuple(rows))
+    return Table(heading_and_numbers(f"{labels.rows} less {control}", *titles), tuple(rows))
 
 
 # --- for a paper and a spreadsheet ----------------------------------------------------------------
 
-CSV_HEADER = ("recipe", "seed", "score", "value")
+CSV_HEADER = ("recipe", "seed", "score", "value", "metric")
+CSV_START = "recipe,seed,score,value"  # of older versions, too
 LATEX_START = "% Written by minBERT"
 LATEX_SIGNS = str.maketrans({sign: f"\\{sign}" for sign in "&%$#_{}"})
 
 
-def build_csv(scores: Mapping[str, Sequence[Scores]], seeds: Sequence[int]) -> str:
-    """Return a line for each score of each run: recipe, seed, score, value.
+def build_csv(
+    scores: Mapping[str, Sequence[Scores]],
+    seeds: Sequence[int],
+    metrics: Mapping[str, str],
+) -> str:
+    """Return a line for each score of each run: recipe or arm, seed, score, value, metric.
 
-    The values have all their digits, for a program that computes with them.
+    The values have all their digits, for a program that computes with them. metrics: of each task.
     """
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow(CSV_HEADER)
     for name, runs in scores.items():
         for seed, run in zip(seeds, runs, strict=False):
-            writer.writerows((name, seed, score, repr(value)) for score, value in run.items())
+            for score, value in run.items():
+                writer.writerow((name, seed, score, repr(value), metrics.get(score, "")))
     return stream.getvalue()
 
 
-def build_latex(scores: Mapping[str, Sequence[Scores]], control: str = "") -> str:
+def build_latex(
+    scores: Mapping[str, Sequence[Scores]],
+    control: str = "",
+    labels: Labels = COMMON_LABELS,
+    baselines: Baselines = MappingProxyType({}),
+) -> str:
     """Return the table of scores for LaTeX, and below it that of the differences from a control.
 
     Both have the lines of the package booktabs. control: as of difference_table. With "" there are
     no differences.
     """
-    columns = columns_of(scores)
-    titles = ["recipe", "n", *(column.title for column in columns)]
+    columns = columns_of(scores, labels)
+    titles = [labels.rows, "n", *(column.title for column in columns)]
     rows = []
     for name, runs in scores.items():
         cells = [name, str(len(runs))]
         for column in columns:
             cells.append(format_scores([run[column.score] for run in runs if column.score in run]))
         rows.append(cells)
+    rows += baseline_rows(baselines, columns)
     lines = [f"{LATEX_START}. Needs \\usepackage{{booktabs}}.", *latex_table(titles, rows)]
     if control:
-        titles = [f"recipe less {control}", "score", "n", "mean", "95 % interval", "says"]
+        titles = [f"{labels.rows} less {control}", "score", "n", "mean", "95 % interval", "says"]
         about = "% Differences seed by seed, with the t interval of their mean over the seeds."
         lines += [
             "",
             about,
             "% " + ABOUT_WORDS,
-            *latex_table(titles, latex_changes(scores, control)),
+            *latex_table(titles, latex_changes(scores, control, labels)),
         ]
     return "\n".join([*lines, ""])
 
 
-def latex_changes(scores: Mapping[str, Sequence[Scores]], control: str) -> list[list[str]]:
+def latex_changes(
+    scores: Mapping[str, Sequence[Scores]], control: str, labels: Labels
+) -> list[list[str]]:
     """Return a row for each recipe and score that both have: its difference and what it says."""
-    titles = {column.score: column.title for column in columns_of(scores)}
+    titles = {column.score: column.title for column in columns_of(scores, labels)}
     rows = []
     for name, of_scores in changes_from(scores, control).items():
         for score, (differences, word) in of_scores.items():
@@ -295,13 +363,15 @@ def latex_row(cells: Sequence[str]) -> str:
     return " & ".join(texts) + r" \\"
 
 
-def build_train_table(scores: Mapping[str, Sequence[Scores]]) -> str:
+def build_train_table(
+    scores: Mapping[str, Sequence[Scores]], labels: Labels = COMMON_LABELS
+) -> str:
     """Return a Markdown table of scores on training rows, one row per recipe.
 
     scores: by recipe, what --score_train computed, seed by seed.
     """
-    tasks = [column for column in columns_of(scores) if column.score != OVERALL]
-    lines = format_head(["recipe, training rows", "n", *(column.title for column in tasks)])
+    tasks = [column for column in columns_of(scores, labels) if column.score != OVERALL]
+    lines = format_head([f"{labels.rows}, training rows", "n", *(column.title for column in tasks)])
     for name, runs in scores.items():
         published = RECIPES[name].published.train if name in RECIPES else None
         printed = dict(zip(("sst", "para", "sts"), published or (), strict=False))
@@ -332,7 +402,8 @@ def build_stage_table(stages: Mapping[str, Sequence[dict[str, Any]]]) -> str:
         seconds = [record["seconds"] for record in records if "seconds" in record]
         mean_seconds = f"{statistics.mean(seconds):.0f}" if seconds else "-"
 
-        cells = [name, str(len(records)), score, format_scores(before), format_scores(after)]
+        title = TITLES_OF_STAGES.get(score, score)
+        cells = [name, str(len(records)), title, format_scores(before), format_scores(after)]
         cells += [f"{num_kept} of {len(records)}", mean_seconds]
         lines.append(format_row(cells))
     return "\n".join(lines)

@@ -175,8 +175,8 @@ class CompareOptions(CommandOptions):
         first, second = self.sides
         if not self.with_ and len(second) != 1:
             raise ValueError(
-                f"{len(first) + len(second)} runs or files are given. Give A and B, or several runs of "
-                "each: RUN RUN --with RUN RUN."
+                f"{len(first) + len(second)} runs or files are given. Give A and B, or several "
+                "runs of each: RUN RUN --with RUN RUN."
             )
         paths = [*first, *second]
         for path in paths:

@@ -43,6 +43,13 @@ def write_run(folder, seed: int, score: float, **options) -> None:
     (folder / "options.json").write_text(json.dumps({"options": values}))
     epochs = [{"epoch": number, "step": number, "tickets": score} for number in (1, 2)]
     record = {"options": values, "scores": {"tickets": score}, "stages": {}, "tasks": [SPEC]}
+    record["baselines"] = {"majority": {"tickets": 0.5}, "vectors": {"tickets": 0.9}}
+    said = [
+        "warning: of a start before",
+        f"minBERT 1.0, run {folder.name}",
+        f"warning: In tickets, vectors is better than this model: accuracy 0.9 and {score}.",
+    ]
+    folder.with_name(f"{folder.name}.log").write_text("\n".join(said))
     (folder / "run.json").write_text(json.dumps({**record, "epochs": epochs}))
 
 
@@ -66,15 +73,21 @@ def test_two_sets_of_flags_stand_in_one_table(finished, capsys):
     folder, flags = finished
     assert main([*flags, "--against", "plain"]) == 0
     printed = capsys.readouterr().out
-    assert "| recipe | n | tickets |" in printed
+    assert "| arm | n | tickets (accuracy) |" in printed
+    assert "| baseline: majority | - | 0.500 |" in printed
     assert "| simcse | 3 | 0.820 ± 0.017 |" in printed
     assert "0.110 [" in printed and "(better): +0.100, +0.110, +0.120" in printed
+    assert printed.count("warning: ") == 1, "each warning once"
+    assert (
+        "- plain (seeds 0, 1, 2), simcse (seeds 0, 1, 2); the numbers are those of the first run: "
+        "warning: In tickets, vectors is better than this model: accuracy 0.9 and 0.7."
+    ) in printed
     assert "Flags of simcse: `--pretrain simcse`." in printed
 
     # The differences are the first result of the page.
     page = (folder / "ablation.html").read_text(encoding="utf-8")
-    assert "recipe less plain" in page and "(better): +0.100, +0.110, +0.120" in page
-    assert page.index("recipe less plain") < page.rindex("Scores by recipe")
+    assert "arm less plain" in page and "(better): +0.100, +0.110, +0.120" in page
+    assert page.index("arm less plain") < page.rindex("Scores by arm")
 
 
 def test_the_files_for_a_paper_hold_the_same_scores(finished, capsys):
@@ -84,6 +97,7 @@ def test_the_files_for_a_paper_hold_the_same_scores(finished, capsys):
         rows = list(csv.DictReader(file))
     for name, scores in SCORES.items():
         assert [float(row["value"]) for row in rows if row["recipe"] == name] == scores
+    assert {row["metric"] for row in rows} == {"accuracy"}
     latex = (folder / "ablation.tex").read_text(encoding="utf-8")
     assert rf"simcse & 3 & 0.820 $\pm$ {statistics.stdev(SCORES['simcse']):.3f} \\" in latex
     assert (folder / "ablation.pdf").read_bytes().startswith(b"%PDF")

@@ -161,9 +161,9 @@ def test_stage_table_by_hand():
     assert table.splitlines() == [
         "| stage | n | score | before | after | handed on | seconds |",
         "|---|---|---|---|---|---|---|",
-        "| bsc | 2 | spearman | 0.600 ± 0.000 | 0.600 ± 0.141 | 1 of 2 | 100 |",
-        "| mlm | 1 | spearman | 0.600 | 0.700 | 1 of 1 | 90 |",
-        "| ct | 1 | spearman | 0.600 | 0.700 | 1 of 1 | - |",
+        "| bsc | 2 | Spearman, STS dev | 0.600 ± 0.000 | 0.600 ± 0.141 | 1 of 2 | 100 |",
+        "| mlm | 1 | Spearman, STS dev | 0.600 | 0.700 | 1 of 1 | 90 |",
+        "| ct | 1 | Spearman, STS dev | 0.600 | 0.700 | 1 of 1 | - |",
     ]
 
 
