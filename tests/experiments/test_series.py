@@ -591,7 +591,7 @@ def test_two_real_runs(tiny_model, sample_data, tmp_path, monkeypatch):
     record = json.loads((tmp_path / "head-vm-seed3" / "run.json").read_text())
     assert record["options"]["head"] == "vm" and record["options"]["seed"] == 3
     table = (tmp_path / "ablation.md").read_text()
-    assert "\n| contrastive-first: simcse | 1 | spearman | " in table
+    assert "\n| contrastive-first: simcse | 1 | Spearman, STS dev | " in table
 
     page = (tmp_path / "ablation.html").read_text(encoding="utf-8")
     assert "<title>head-vm, SST: " in page and "by epoch" not in page
