@@ -96,7 +96,9 @@ def prepare(options: Options, folder: Path, is_resumed: bool) -> Setup:
     check_new_folder("--output_dir", folder)
     inputs = options.input_files()
     check_plain_inputs(inputs)
-    paths = place_predictions(options.data, options.multitask, folder, inputs, model_folder)
+    paths = place_predictions(
+        options.data, options.multitask, folder, inputs, model_folder, options.run.skipped
+    )
     tasks, tables = read_task_tables(options.data, options.multitask)
     options = settle_epochs(options, tables)
     options = settle_head(options, tasks, tables, model_folder, device)
@@ -192,7 +194,13 @@ def estimate(setup: Setup, stages: Chain, tasks: TaskStage) -> list[CostEstimate
 
     terminal.title("Cost estimate", "planning the stages")
     planned = [step.stage.job for step in stages if step.reused is None]
-    costs = cost_estimate.estimate(planned + tasks.jobs, setup.folder, setup.is_resumed)
+    jobs = planned + tasks.jobs
+    if "estimate" in setup.options.run.skipped:
+        if not setup.is_resumed:
+            cost_estimate.check_disk(cost_estimate.disk_of(jobs), setup.folder)
+        terminal.say("left out by --skip")
+        return []
+    costs = cost_estimate.estimate(jobs, setup.folder, setup.is_resumed)
     terminal.table(cost_estimate.table(costs))
     return costs
 
@@ -243,6 +251,7 @@ def write_results(setup: Setup, costs: list[CostEstimate], outcome: Outcome) -> 
         model_folder=setup.model.folder,
         costs=costs,
         outcome=outcome,
+        skipped=options.run.skipped,
     )
     finish(run)
 

@@ -237,3 +237,16 @@ def check_paths(inputs: Sequence[str], changed: Mapping[str, Any]) -> None:
             output = Output(f"--{name}", Path(path))
             check_is_no_input(output, inputs)
             check_is_alone(output, taken)
+
+
+def check_skipped(skipped: Sequence[str], changed: Mapping[str, Any]) -> None:
+    """Refuse the path of a file that --skip leaves out.
+
+    skipped: the parts of --skip. changed: the options that differ from their defaults, by name.
+    """
+    paths = [name for name in changed if name.endswith("_test_out")]
+    if "test" in skipped and paths:
+        raise ValueError(
+            f"--{paths[0]} has no effect with --skip {','.join(skipped)}: test files are not "
+            "predicted. Drop one of the two."
+        )

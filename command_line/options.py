@@ -29,6 +29,8 @@ from minbert.pretraining.options import MlmOptions
 from minbert.training.options import TrainingOptions
 from multitask.options import MultitaskOptions
 
+SKIPPABLE = ("estimate", "baselines", "test")
+
 
 def help_of_pretrain() -> str:
     """The help of --pretrain, with a list of the methods."""
@@ -66,6 +68,27 @@ class RunOptions(OptionGroup):
         is_common=True,
     )
     output_dir: str = flag("runs", "Folder of all runs.", is_common=True)
+    skip: str = flag(
+        NONE,
+        "Parts that the run leaves out, such as estimate,baselines. The model is the same.\n"
+        "- estimate: the cost estimate before training\n"
+        "- baselines: majority, TF-IDF and vectors, beside the scores\n"
+        "- test: the predictions of test files",
+    )
+
+    def check(self) -> None:
+        if self.skip != NONE and not set(self.skipped) <= set(SKIPPABLE):
+            raise ValueError(
+                f"--skip is '{self.skip}'; it is none, or some of these, separated by commas: "
+                f"{', '.join(SKIPPABLE)}."
+            )
+        if len(set(self.skipped)) < len(self.skipped):
+            raise ValueError(f"--skip {self.skip} names a part twice.")
+
+    @property
+    def skipped(self) -> tuple[str, ...]:
+        """The parts that --skip names."""
+        return () if self.skip == NONE else tuple(self.skip.split(","))
 
     @property
     def plugin_files(self) -> list[str]:
@@ -115,6 +138,7 @@ class Options(OptionGroup):
         checks.check_lengths(self.multitask.fine_tuning.max_tokens, self.data.max_length)
         checks.check_pooling(self.encoder.pooling, self.multitask.heads)
         checks.check_paths(self.input_files(), values)
+        checks.check_skipped(self.run.skipped, values)
 
     def flat(self) -> dict[str, Any]:
         """All values by their flat names, as options.json holds them."""

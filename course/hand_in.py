@@ -158,6 +158,12 @@ def source_of(folder: Path, data_dir: str | None) -> Source:
             f"{folder}: this run has no files of {missing}. A hand-in must have the files of "
             f"{','.join(TASKS)}. {advice}."
         )
+    if "test" in str(options.get("skip", NONE)).split(","):
+        predict = f"python -m course.predict {in_shell(folder)} --out DIR"
+        raise ValueError(
+            f"{folder}: --skip of this run left out the predictions of test files. `{predict}` "
+            "makes all files. Then pass DIR here, with the folder of the data as --data-dir."
+        )
     predictions = {}
     data = {}
     for task in TASKS:

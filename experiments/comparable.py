@@ -23,8 +23,9 @@ from experiments.records import (
 from experiments.series import Series
 from minbert.commands.options import AUTO
 
-# Options that say how a machine computes, and not what. The line below a table names the machine.
-MACHINE_OPTIONS = ("device", "use_gpu", "precision", "attention")
+# Options that say how a machine computes, or what is left out beside the training. The line below a
+# table names the machine.
+MACHINE_OPTIONS = ("device", "use_gpu", "precision", "attention", "skip")
 # Options whose "auto" follows from the options of a recipe, so that its control may have others.
 FOLLOWING_OPTIONS = (
     "pair_encoding",

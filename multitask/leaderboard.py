@@ -259,17 +259,21 @@ def measure_chance(
     tasks: Tasks,
     known: Collection[str],
 ) -> Chance:
-    """The intervals of the dev scores, and what they say beside TF-IDF.
+    """The intervals of the dev scores, and what they say beside TF-IDF, if it is a baseline.
 
     dev_outputs: raw, by task, (N, C) or (N,). known: the tasks that the run can answer.
     """
     of_tasks = {}
     for name in known:
         task = tasks[name]
-        predictions = [task.decode(dev_outputs[name]), baselines[TFIDF][name]]
+        predictions = [task.decode(dev_outputs[name])]
+        if TFIDF in baselines:
+            predictions.append(baselines[TFIDF][name])
         of_tasks[name] = resample_scores(task, predictions, tables[name]["dev"].examples)
     scores = with_overall_scores(of_tasks)
     intervals = {name: list(score.interval(0)) for name, score in scores.items()}
+    if TFIDF not in baselines:
+        return Chance(intervals, {})
     # Both overall scores hold the same three tasks, so one of them is compared.
     scores.pop("overall_2024", None)
     compared = compare_scores(scores, first=[1], second=[0])

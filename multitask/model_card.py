@@ -19,7 +19,7 @@ from minbert.reporting.pages import Section
 from minbert.reporting.tables import Column, Table
 from minbert.training import run_page
 from multitask import plan_registry
-from multitask.run_report import ReportedRun, prose_on_chance, score_table
+from multitask.run_report import ReportedRun, prose_on_chance, prose_on_test, score_table
 from multitask.tasks import Task
 from multitask.verdict import describe_verdict, leads
 
@@ -166,9 +166,10 @@ def score_prose(run: ReportedRun) -> str:
     """What the scores were measured on."""
     counts = [f"{len(run.dev_rows[name]):,} of {run.tasks[name].title}" for name in run.answered]
     verdict = "" if is_worse(run) else describe_verdict(run.record, run.tasks, run.answered)
+    baselines = " The baselines read the same rows." if run.record["baselines"] else ""
     return (
         f"{verdict} The dev rows: {', '.join(counts)}. They also selected the best epoch, so their "
-        "scores are a little too high for new rows. The baselines read the same rows."
+        f"scores are a little too high for new rows.{baselines}{prose_on_test(run)}"
         f"{prose_on_chance(run)}"
     ).strip()
 

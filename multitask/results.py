@@ -71,6 +71,7 @@ class TrainedRun:
     model_folder: Path  # of the encoder before any training
     costs: list[CostEstimate]
     outcome: Outcome
+    skipped: Collection[str]  # the parts of --skip
 
     @property
     def models(self) -> TaskModels:
@@ -136,13 +137,8 @@ def write_results(run: TrainedRun) -> Results:
 
     models.save_pretrained(run.folder, run.tokenizer)
     save_words(run.folder / "model", data.examples("train"))
-    terminal.doing("baselines: majority and TF-IDF")
     tested = {name: data.tasks[name] for name in scores.test}
-    of_baselines = leaderboard.predict_baselines(data.tables, data.tasks)
-    of_test = leaderboard.predict_baselines(data.tables, tested, "test") if tested else {}
-    if any(not task.is_built_in for task in data.tasks.values()):
-        of_baselines["vectors"], vectors_of_test = predict_from_start_vectors(run, tested)
-        of_test |= {"vectors": vectors_of_test} if tested else {}
+    of_baselines, of_test = predict_baselines(run, tested)
     baselines = leaderboard.baseline_scores(of_baselines, data.tables, data.tasks)
     test_baselines = leaderboard.baseline_scores(of_test, data.tables, tested, "test")
     terminal.doing("intervals of the scores")
@@ -176,6 +172,25 @@ def write_results(run: TrainedRun) -> Results:
     run_folder.point_to_latest(run.folder)
     cost = cost_estimate.comparison(run.costs, **actual)
     return Results(record, scores, chance, conflict_table, pages, cost)
+
+
+def predict_baselines(
+    run: TrainedRun, tested: Mapping[str, Task]
+) -> tuple[leaderboard.BaselinePredictions, leaderboard.BaselinePredictions]:
+    """The predictions of the baselines, of dev and of test. Empty if --skip leaves them out.
+
+    tested: the tasks whose test rows have labels.
+    """
+    data = run.data
+    if "baselines" in run.skipped:
+        return {}, {}
+    terminal.doing("baselines: majority and TF-IDF")
+    of_dev = leaderboard.predict_baselines(data.tables, data.tasks)
+    of_test = leaderboard.predict_baselines(data.tables, tested, "test") if tested else {}
+    if any(not task.is_built_in for task in data.tasks.values()):
+        of_dev["vectors"], vectors_of_test = predict_from_start_vectors(run, tested)
+        of_test |= {"vectors": vectors_of_test} if tested else {}
+    return of_dev, of_test
 
 
 def predict_from_start_vectors(
@@ -228,6 +243,8 @@ def print_tables(run: TrainedRun, results: Results) -> None:
         has_cosine = any(task.is_pair and task.is_regression for task in tasks.values())
         of_pairs = "; of pairs with a score, on their cosine alone" if has_cosine else ""
         terminal.say(f"vectors: a linear model on the encoder's vectors before training{of_pairs}")
+    if run.skipped:
+        terminal.say(f"left out by --skip: {', '.join(run.skipped)}")
     terminal.say(*lines_on_known_words(run.data.tables, run.trained_tasks))
     for split in ("test", "train"):
         scores = record.get(f"{split}_scores", {})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -79,12 +79,16 @@ def place_predictions(
     folder: Path,
     inputs: Iterable[str],
     model_folder: Path,
+    skipped: Collection[str] = (),
 ) -> Paths:
     """Where the predictions of a run go. ValueError for a path that must not be written.
 
-    folder: of the run. inputs: all files that the run reads. model_folder: of the encoder.
+    folder: of the run. inputs: all files that the run reads. model_folder: of the encoder. skipped:
+    the parts of --skip.
     """
-    splits = {name: data.splits_of(name) for name in data.in_order(multitask.tasks.read)}
+    splits = {}
+    for name in data.in_order(multitask.tasks.read):
+        splits[name] = set(data.splits_of(name)) - set(skipped)
     paths = output_paths(multitask.files, folder, splits)
     check_output_paths(multitask.files, paths, folder, inputs, model_folder)
     return paths

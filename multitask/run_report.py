@@ -111,15 +111,23 @@ def report_sections(run: ReportedRun) -> list[Section]:
 
 def score_section(run: ReportedRun) -> Section:
     """The scores beside the baselines."""
-    options = run.options
+    baselines = (
+        " The baselines read the same rows: one answer for all rows (majority), a linear model on "
+        "counts of words (TF-IDF) and, for your own tasks, on the encoder's vectors before "
+        "training (vectors)."
+    )
     prose = (
         f"{describe_verdict(run.record, run.tasks, run.answered)} "
-        f"The encoder {options['model']} was trained on {', '.join(run.trained)}. The baselines "
-        "read the same rows: one answer for all rows (majority), a linear model on counts of words "
-        "(TF-IDF) and, for your own tasks, on the encoder's vectors before training (vectors)."
-        f"{prose_on_chance(run)}"
+        f"The encoder {run.options['model']} was trained on {', '.join(run.trained)}."
+        f"{baselines if run.record['baselines'] else ''}{prose_on_test(run)}{prose_on_chance(run)}"
     )
     return Section("Scores", prose, score_table(run), level=2)
+
+
+def prose_on_test(run: ReportedRun) -> str:
+    """Says that there are no predictions of test files, if they were left out."""
+    is_skipped = "test" in run.options.get("skip", NONE).split(",")
+    return " The predictions of test files were left out by --skip." if is_skipped else ""
 
 
 def prose_on_chance(run: ReportedRun) -> str:

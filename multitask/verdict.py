@@ -40,14 +40,16 @@ def leads(record: Mapping[str, Any], tasks: Tasks, answered: Collection[str]) ->
         for title, scores in record["baselines"].items():
             if name in scores:
                 of_task[title] = scores[name]
-        best = max(of_task, key=lambda title: of_task[title])
-        if of_task[best] > score:
+        best = max(of_task, key=lambda title: of_task[title], default="")  # "": left out by --skip
+        if best and of_task[best] > score:
             found.append(Lead(tasks[name], best, of_task[best], score))
     return found
 
 
 def describe_verdict(record: Mapping[str, Any], tasks: Tasks, answered: Collection[str]) -> str:
     """How good the model is beside the baselines, for the first line of a page."""
+    if not record["baselines"]:
+        return "The baselines were left out by --skip, so this model was compared with none."
     sentences = [lead.sentence for lead in leads(record, tasks, answered)]
     if not sentences:
         return "On the dev rows, this model scores higher than each baseline."

@@ -105,15 +105,12 @@ def probe(job: Job, num_timed: int = 4) -> CostEstimate:
     tokens = num_steps * mean_tokens
     # A regulariser makes the steps dearer that are timed, but no prediction.
     tokens += INFERENCE_SHARE * processes.count() * predicted_tokens / job.step_cost
-    models_on_disk = MODELS_ON_DISK
-    for follower in (job.average, job.reference):
-        models_on_disk += 0 if follower is None else AVERAGES_ON_DISK
     return CostEstimate(
         job.name,
         num_steps,
         tokens * statistics.median(seconds_per_token),
         peak_memory(job.device),
-        models_on_disk * bytes_of_model(job),
+        disk_of([job]),
     )
 
 
@@ -140,6 +137,17 @@ def sized_steps(job: Job, num_steps: int) -> list[SizedStep]:
             num_tokens += job.load(task, rows).input_ids.numel()
         sized.append(SizedStep(num_tokens, update))
     return sorted(sized, key=lambda step: step.num_tokens)
+
+
+def disk_of(jobs: Sequence[Job]) -> int:
+    """Bytes that the jobs need on the disk."""
+    total = 0
+    for job in jobs:
+        models_on_disk = MODELS_ON_DISK
+        for follower in (job.average, job.reference):
+            models_on_disk += 0 if follower is None else AVERAGES_ON_DISK
+        total += models_on_disk * bytes_of_model(job)
+    return total
 
 
 def bytes_of_model(job: Job) -> int:
@@ -217,7 +225,7 @@ def estimate(jobs: Sequence[Job], folder: Path, is_resumed: bool) -> list[CostEs
             with suppress(OSError, ValueError, KeyError, TypeError):
                 return read_estimates(folder / name)
     estimates = [probe(job) for job in jobs]
-    check_disk(estimates, folder)
+    check_disk(sum(item.disk for item in estimates), folder)
     return estimates
 
 
@@ -267,22 +275,21 @@ def write_estimates(estimates: Sequence[CostEstimate], folder: Path) -> None:
 
 
 def comparison(estimates: Sequence[CostEstimate], seconds: float, peak_memory: float) -> str:
-    """The closing line of a run: the estimated cost, and the actual seconds and bytes."""
+    """The closing line of a run: the estimated cost, if any, and the actual seconds and bytes."""
+    took = f"took {seconds / 60:.1f} minutes and {peak_memory / 1e9:.1f} GB"
+    if not estimates:
+        return took
     minutes = sum(item.seconds for item in estimates) / 60
     memory = max(item.peak_memory for item in estimates) / 1e9
-    return (
-        f"predicted {minutes:.1f} minutes and at least {memory:.1f} GB, took {seconds / 60:.1f} "
-        f"minutes and {peak_memory / 1e9:.1f} GB"
-    )
+    return f"predicted {minutes:.1f} minutes and at least {memory:.1f} GB, {took}"
 
 
-def check_disk(estimates: Sequence[CostEstimate], folder: Path) -> None:
-    """ValueError where the disk of `folder` has less space than the jobs will need.
+def check_disk(needed: int, folder: Path) -> None:
+    """ValueError where the disk of `folder` has less space than a run will need.
 
-    The folder need not exist yet.
+    needed: bytes. The folder need not exist yet.
     """
     existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
-    needed = sum(item.disk for item in estimates)
     free = shutil.disk_usage(existing).free
     if free < needed:
         raise ValueError(

@@ -277,8 +277,16 @@ def stage_section(name: str, quality: Mapping[str, Any], is_reused: bool) -> Sec
 
 def cost_section(record: Mapping[str, Any], curves: Curves) -> Section:
     """The cost estimate of each stage beside the actual cost."""
+    estimates = record["predicted"]
+    actual = record["actual"]
+    if not estimates:
+        prose = (
+            f"The run took {duration(actual['seconds'])} and {gigabytes(actual['peak_memory'])} GB "
+            "of memory. The estimate was left out by --skip."
+        )
+        return Section("Cost", prose, level=2)
     rows = []
-    for estimate in record["predicted"]:
+    for estimate in estimates:
         steps = curves.stages.get(estimate["name"], [])
         rows.append(
             (
@@ -291,8 +299,6 @@ def cost_section(record: Mapping[str, Any], curves: Curves) -> Section:
                 NO_VALUE,
             )
         )
-    estimates = record["predicted"]
-    actual = record["actual"]
     rows.append(
         (
             "the whole run",

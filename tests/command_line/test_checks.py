@@ -327,6 +327,12 @@ STAGES = [
 
 # Device, files and lengths.
 FILES = [
+    ("--skip tests", "--skip is 'tests'; it is none, or some of these, separated by commas: est"),
+    ("--skip test,test", "--skip test,test names a part twice."),
+    (
+        "--skip estimate,test --sst_test_out a.csv",
+        "--sst_test_out has no effect with --skip estimate,test: test files are not predicted.",
+    ),
     (
         "--formulas readable --attention fused",
         "--formulas readable computes attention step by step, and --attention fused by torch's",
@@ -358,6 +364,7 @@ FILES = [
 ]
 
 SENSIBLE = [
+    "--skip estimate,baselines --sst_test_out a.csv",
     "--use_gpu --device cuda",
     "--sampling joint --joint_limit smallest",
     "--pretrain simcse --contrastive_lr 1e-5",

@@ -182,6 +182,7 @@ OF_THE_RUN = {
     "save_every",
     "tensorboard",
     "score_train",
+    "skip",
     "heads_first",
     "soup",
     "soup_kind",

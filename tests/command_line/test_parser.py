@@ -148,6 +148,7 @@ OTHER_VALUES = {
     "para_head": "vm",
     "train_rows": "sst=5",
     "untrained_tasks": "cfimdb",
+    "skip": "estimate,test",
     "dev_rows": "sst=5",
     "max_tokens": "777",
     "contrastive_text_order": "sts,sst",

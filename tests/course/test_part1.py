@@ -170,6 +170,7 @@ def test_missing_files_are_named_with_the_command_that_brings_them(part1, sample
         (["--tasks", "sst"], "--tasks is set by this command itself"),
         (["--dev_out", "mine.csv"], "--dev_out names one file, but this command trains four"),
         (["--train=mine.csv"], "--train names one file"),
+        (["--skip", "baselines,test"], "--skip test leaves out files that the course asks for"),
         (["--sst-test-out", "mine.csv"], "--sst_test_out names one file"),
         (["--option", "pretrain", "--fine-tune-mode", "full-model"], "say the same thing"),
         (["--course", "goettingen"], "names in CS224N only"),

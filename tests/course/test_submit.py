@@ -210,6 +210,18 @@ def test_a_run_of_one_task_is_refused(part1, place, capsys):
     assert "Train all of them, or add --untrained-tasks para,sts to the run" in message
 
 
+def test_a_run_without_test_files_is_refused(run_copy, place, capsys):
+    for path in run_copy.glob("predictions/*-test-*"):
+        path.unlink()
+    record = json.loads((run_copy / "run.json").read_text())
+    del record["checksum"]
+    record["options"]["skip"] = "baselines,test"
+    (run_copy / "run.json").write_text(json.dumps(record))
+    message = error_of([str(run_copy)], capsys)
+    assert "--skip of this run left out the predictions of test files" in message
+    assert f"`python -m course.predict {in_shell(run_copy)} --out DIR` makes all files" in message
+
+
 @pytest.mark.parametrize(
     "words, cause",
     [

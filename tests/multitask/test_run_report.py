@@ -228,6 +228,20 @@ def test_a_run_of_one_task(run):
     assert card.count("TF-IDF is better") == 1
 
 
+def test_parts_that_were_left_out_are_named_and_have_no_column(run):
+    skipped = with_options(run, skip="estimate,baselines,test")
+    skipped = replace(skipped, record={**skipped.record, "baselines": {}, "predicted": []})
+    assert table_of(skipped, "Scores")[0] == ("SST accuracy", "0.2500")
+    page = render_html("x", report_sections(skipped))
+    assert not Page(page).faults and "The estimate was left out by --skip" in page
+    for text in (page, write_model_card(skipped).read_text()):
+        assert "The baselines were left out by --skip" in text
+        assert "The predictions of test files were left out by --skip" in text
+        assert "TF-IDF" not in text and "higher than each baseline" not in text
+        assert "The baselines read" not in text
+    assert "--skip" not in render_html("x", report_sections(run)), "a whole run"
+
+
 # --- the card -------------------------------------------------------------------------------------
 
 

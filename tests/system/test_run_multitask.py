@@ -115,6 +115,34 @@ def test_tensorboard_is_refused_where_it_is_not_installed(command, monkeypatch):
     assert result.output == "", "some work was done before"
 
 
+# --- parts that are left out ----------------------------------------------------------------------
+
+
+def test_parts_that_are_left_out_change_no_weight_and_no_score(command, monkeypatch):
+    """A run of another name has them all. A resumed run leaves them out, too."""
+    assert command.train("--name", "whole", "--epochs", "1").code == 0
+    monkeypatch.setattr(cost_estimate, "probe", lambda job: pytest.fail("an estimate was made"))
+    result = command.train("--skip", "estimate,baselines,test", "--epochs", "1")
+    folder = command.folder / "runs" / "mine"
+    for _ in range(2):
+        assert result.code == 0, result.message
+        assert "left out by --skip: estimate, baselines, test" in result.output
+        assert "TF-IDF" not in result.output and "predicted" not in result.output
+        assert len(list((folder / "predictions").iterdir())) == 3
+        whole, mine = (
+            json.loads((command.folder / "runs" / name / "run.json").read_text())
+            for name in ("whole", "mine")
+        )
+        assert mine["baselines"] == mine["against_tfidf"] == {} and mine["predicted"] == []
+        for key in ("scores", "epochs", "intervals"):
+            assert whole[key] == mine[key]
+        weights = Path("model") / "model.safetensors"
+        assert (folder.parent / "whole" / weights).read_bytes() == (folder / weights).read_bytes()
+        # Killed before its last file: it trains nothing, and writes all of it again.
+        (folder / "run.json").unlink()
+        result = command.resume()
+
+
 # --- data -----------------------------------------------------------------------------------------
 
 

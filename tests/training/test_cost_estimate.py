@@ -295,14 +295,13 @@ def test_without_its_estimate_or_with_a_damaged_one_a_run_probes_again(tmp_path,
 
 
 def test_a_disk_with_too_little_space(tmp_path, monkeypatch):
-    costs = [CostEstimate("a", 1, 1.0, 1, 30_000_000), CostEstimate("b", 1, 1.0, 1, 40_000_000)]
     usage = SimpleNamespace(free=69_000_000)
     monkeypatch.setattr(cost_estimate.shutil, "disk_usage", lambda folder: usage)
     message = "run: 69 MB free on its disk; this run needs 70 MB .*on another disk"
     with pytest.raises(ValueError, match=message):
-        check_disk(costs, tmp_path / "run")
+        check_disk(70_000_000, tmp_path / "run")
     usage.free = 70_000_000
-    check_disk(costs, tmp_path / "run")
+    check_disk(70_000_000, tmp_path / "run")
 
 
 def test_the_closing_line():
@@ -310,6 +309,7 @@ def test_the_closing_line():
     assert comparison(costs, 150.0, 15 * 10**8) == (
         "predicted 3.0 minutes and at least 2.0 GB, took 2.5 minutes and 1.5 GB"
     )
+    assert comparison([], 150.0, 15 * 10**8) == "took 2.5 minutes and 1.5 GB"
 
 
 def test_the_seconds_of_a_run_are_the_sum_of_its_jobs(
