@@ -94,7 +94,12 @@ def settle_epochs(options: Options, tables: Tables) -> Options:
     epochs = fine_tuning.num_needed_epochs(of_trained)
     if epochs == fine_tuning.epochs:
         return options
-    reason = f"for about {fine_tuning.least_steps} steps, as {sum(of_trained):,} rows give few"
+    num_steps = epochs * fine_tuning.num_updates(of_trained)
+    if num_steps < fine_tuning.least_steps:
+        reason = f"the most without --epochs; about {num_steps} steps, as "
+    else:
+        reason = f"for about {fine_tuning.least_steps} steps, as "
+    reason += f"{sum(of_trained):,} rows give few"
     terminal.facts([Fact("epochs", epochs, reason)])
     return options.with_values(epochs=epochs)
 

@@ -435,10 +435,16 @@ class FineTuningOptions(OptionGroup):
 
         num_rows: the training rows of each task.
         """
-        num_batches = sum(math.ceil(rows / self.batch_size) for rows in num_rows)
-        num_updates = max(1, num_batches // self.accumulation)
-        needed = math.ceil(self.least_steps / num_updates)
+        needed = math.ceil(self.least_steps / self.num_updates(num_rows))
         return max(self.epochs, min(needed, MOST_ADDED_EPOCHS))
+
+    def num_updates(self, num_rows: Collection[int]) -> int:
+        """How many steps an epoch has that reads each row once.
+
+        num_rows: the training rows of each task.
+        """
+        num_batches = sum(math.ceil(rows / self.batch_size) for rows in num_rows)
+        return max(1, num_batches // self.accumulation)
 
     def num_scored_rows(self, num_rows: int) -> int:
         """How many of a task's training rows --score_train scores."""

@@ -234,7 +234,10 @@ def print_tables(run: TrainedRun, results: Results) -> None:
         terminal.say("")
 
     answered = run.answered
-    terminal.say(*verdict.warnings_of_leads(record, run.trained_tasks, answered, run.options))
+    num_rows = {name: len(of_task["train"].examples) for name, of_task in run.data.tables.items()}
+    terminal.say(
+        *verdict.warnings_of_leads(record, run.trained_tasks, answered, run.options, num_rows)
+    )
     table = leaderboard.closing_table(
         results.scores.dev, record["baselines"], tasks, run.answered, results.chance
     )

@@ -61,16 +61,27 @@ def warnings_of_leads(
     tasks: Tasks,
     answered: Collection[str],
     options: MultitaskOptions,
+    num_rows: Mapping[str, int],
 ) -> list[str]:
-    """A line for each task in which a baseline is better, with what to try."""
+    """A line for each task in which a baseline is better, with what to try.
+
+    num_rows: the training rows of each task.
+    """
     lines = []
     for lead in leads(record, tasks, answered):
-        lines.append(f"warning: {lead.sentence} Try {advice(record, lead.task, options)}.")
+        lines.append(
+            f"warning: {lead.sentence} Try {advice(record, lead.task, options, num_rows)}."
+        )
     return lines
 
 
-def advice(record: Mapping[str, Any], task: Task, options: MultitaskOptions) -> str:
-    """Flags that are likely to help a task, or something else to do."""
+def advice(
+    record: Mapping[str, Any],
+    task: Task,
+    options: MultitaskOptions,
+    num_rows: Mapping[str, int],
+) -> str:
+    """Flags that are likely to help a task, or something else to do. Arguments as above."""
     history = record["epochs"]
     num_steps = history[-1]["step"] if history else ENOUGH_STEPS
     more_epochs = ""
@@ -81,6 +92,11 @@ def advice(record: Mapping[str, Any], task: Task, options: MultitaskOptions) -> 
         # Few rows do not teach a head to compare two vectors. The cosine needs no teaching.
         if has_cosine(task, options):
             return "a smaller --lr, or compare the vectors themselves with contrastive.embed"
+        if len(options.tasks.order) > 1:
+            # The flags train this task alone, which has fewer steps in an epoch.
+            num_updates = options.fine_tuning.num_updates([num_rows[task.name]])
+            is_enough = len(history) * num_updates >= ENOUGH_STEPS
+            more_epochs = "" if is_enough else f" --epochs {math.ceil(ENOUGH_STEPS / num_updates)}"
         return f"{flags_of_cosine(task, options)}{more_epochs}"
     if task.is_pair and options.fine_tuning.option != "pretrain":
         # Few pairs teach a large encoder to know them by heart. A head on its vectors learns.

@@ -28,6 +28,20 @@ def test_small_tables_have_more_epochs(num_rows, epochs):
 
 
 @pytest.mark.parametrize(
+    ("num_rows", "said"),
+    [
+        (66, "30 (the most without --epochs; about 90 steps, as 66 rows give few)"),
+        (640, "10 (for about 200 steps, as 640 rows give few)"),
+    ],
+)
+def test_the_steps_are_those_of_the_estimate(num_rows, said, capsys):
+    """3 batches in 30 epochs are 90 steps, and not the 200 that were asked for."""
+    table = SimpleNamespace(examples=range(num_rows))
+    settle_epochs(parse(OWN)[0], {"tickets": {"train": table}})
+    assert f"epochs: {said}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
     ("flags", "epochs"),
     [
         (OWN, 10),
