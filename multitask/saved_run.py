@@ -158,14 +158,28 @@ def check_heads(values: Mapping[str, Any], files: Mapping[str, str], folder: Pat
 
 
 def check_finished(folder: Path) -> None:
-    """ValueError with the command that finishes the run, if it has begun and not ended."""
-    is_begun = (folder / "options.json").is_file()
-    if is_begun and not (folder / "run.json").is_file():
-        program = in_shell(Path(__file__).parents[1] / "run_multitask.py")
+    """ValueError with the command that finishes the run, if it has begun and not ended.
+
+    --resume refuses a run whose options.json cannot be used, so no command finishes that one.
+    """
+    path = folder / "options.json"
+    if not path.is_file() or (folder / "run.json").is_file():
+        return
+    state = f"{folder}: the run there has not come to its end (there is no run.json)"
+    try:
+        content = read_json(path)
+        for section in ("options", "files"):
+            dict(content[section])
+    except (OSError, ValueError, KeyError, TypeError) as error:
         raise ValueError(
-            f"{folder}: the run there has not come to its end (there is no run.json). Finish it: "
-            f"{this_python()} {program} --resume {in_shell(folder)}{flags_of_named()}"
-        )
+            f"{state}, and its options.json cannot be used ({type(error).__name__}: {error}). "
+            "Give another run, or start a new one."
+        ) from error
+    program = in_shell(Path(__file__).parents[1] / "run_multitask.py")
+    raise ValueError(
+        f"{state}. Finish it: {this_python()} {program} --resume {in_shell(folder)}"
+        f"{flags_of_named()}"
+    )
 
 
 def saved_options(values: Mapping[str, Any]) -> SavedOptions:

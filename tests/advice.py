@@ -137,7 +137,7 @@ def rows_of_tables() -> dict[str, list[str]]:
 
 
 def listed() -> dict[str, dict[str, list[str]]]:
-    """The words of messages in the list by kind ("test", "reason" or "open") and name."""
+    """The words of messages in the list by kind ("test" or "reason") and name."""
     entries: dict[str, dict[str, list[str]]] = {}
     words: list[str] = []
     for line in LIST.read_text(encoding="utf-8").splitlines():
@@ -155,7 +155,6 @@ class Coverage(NamedTuple):
     by_row: dict[str, str]  # text of an advice -> table
     by_test: dict[str, str]  # text -> test
     by_reason: dict[str, str]  # text -> why no test can follow it
-    open: dict[str, str]  # text -> what is missing
     faults: list[str]  # words that fit no advice, or several
 
 
@@ -170,7 +169,7 @@ def coverage(
     Words of a reason may fit many. Rows that stand for no advice of ours are passed over.
     """
     texts = list(dict.fromkeys(message.text for message in found))
-    result = Coverage({}, {}, {}, {}, [])
+    result = Coverage({}, {}, {}, [])
     for table, words_of_rows in rows.items():
         for words in words_of_rows:
             fitting = [text for text in texts if words in text]
@@ -179,7 +178,7 @@ def coverage(
             for text in fitting[:1] if words not in fitting else [words]:
                 result.by_row[text] = table
 
-    kinds = {"test": result.by_test, "reason": result.by_reason, "open": result.open}
+    kinds = {"test": result.by_test, "reason": result.by_reason}
     for kind, place in kinds.items():
         for name, all_words in entries.get(kind, {}).items():
             for words in all_words:
@@ -194,7 +193,7 @@ def coverage(
 
 def followers(covered: Coverage) -> dict[str, str]:
     """For the text of each advice who follows it, or why nobody does."""
-    return {**covered.open, **covered.by_reason, **covered.by_test, **covered.by_row}
+    return {**covered.by_reason, **covered.by_test, **covered.by_row}
 
 
 def main() -> None:
@@ -205,7 +204,7 @@ def main() -> None:
     for message in advices():
         name = followed.get(message.text, "NOBODY")
         print(f"{message.path}:{message.line}: {message.text}\n    {name}")
-        for kind in ("by_row", "by_test", "by_reason", "open"):
+        for kind in ("by_row", "by_test", "by_reason"):
             if message.text in getattr(covered, kind):
                 counts[kind] += 1
                 break

@@ -48,6 +48,7 @@ from multitask.predict import main as predict
 from multitask.run_data import read_task_tables
 from teaching.options import GradeOptions, TraceOptions
 from tests.advice import Message, advices, shown
+from tests.small_models import make_model
 
 HEADER = "sentence1\tsentence2\tscore\n"
 # The files that the cases name.
@@ -65,6 +66,10 @@ FILES = {
     "colours.csv": "text,label\n"
     + "".join(f"{n},{'red' if n % 2 else 'blue'}\n" for n in range(12)),
     "misspelt.csv": "text,label\na,red\nb,rad\n",
+    "own.csv": "text,body,label\n" + "".join(f"t{n},b{n},{n % 2}\n" for n in range(12)),
+    "bodies.csv": "body,label\na,0\nb,1\n",
+    "binary.tsv": "sentence1\tsentence2\tlabel\na\tb\t1\nc\td\t0\n",
+    "unlike.tsv": HEADER + "a cat\tthe sun\t0\na dog\ta bird\t0\n",
     "long.txt": "the cat sat on a mat\n" * 400,
     "equal.csv": "text,label\na,1\nb,1\n",
     "twotexts.tsv": "text\ttext_pair\tlabel\n"
@@ -209,6 +214,7 @@ def place(tmp_path_factory) -> Path:
         assert embed(shlex.split(f"{EMBED} texts.txt --out cls.npy --pooling cls")) == 0
         assert embed(shlex.split(f"{EMBED} one.txt --out one.npy")) == 0
         assert embed(shlex.split(f"{EMBED} texts.txt --shard 1/1 --out shards")) == 0
+    make_model("roberta", folder / "roberta")
     (folder / "strange").mkdir()
     values = {"options": {"sst_dev_out": "../x.csv"}, "files": {}}
     (folder / "strange" / "options.json").write_text(json.dumps(values))

@@ -83,6 +83,15 @@ def test_two_files_of_predictions(two_runs, tmp_path, compare, sample_data):
     _, printed, _ = compare(good, copy, "--data-dir", sample_data)
     assert "the same within 0.01" in printed
 
+    # Files of test rows are compared by labels that the user has.
+    tests = [run / "predictions" / "sst-test-output.csv" for run in two_runs]
+    code, _, said = compare(*tests, "--data-dir", sample_data)
+    assert code == 2 and "or the labels as --gold" in said
+    gold = tmp_path / "gold.csv"
+    ids = read_predictions(tests[0], TASKS["sst"])
+    gold.write_text("\tid\tsentence\tsentiment\n" + "".join(f"0\t{key}\ta\t1\n" for key in ids))
+    assert compare(*tests, "--data-dir", sample_data, "--gold", gold)[0] == 0
+
 
 def test_lists_of_runs_over_seeds(two_runs, tmp_path, compare):
     copies = []

@@ -289,6 +289,10 @@ def test_the_report_of_errors_has_the_names_of_the_labels(two_tickets, tmp_path,
     assert f"dev rows of {read_record(two_tickets[1]).options.data.requests['tickets'].train}" in (
         text
     )
+    rows = ["--suspicious", str(tmp_path / "rows.csv"), "--task"]
+    assert errors.main([str(two_tickets[1]), *rows, "sst"]) == 2
+    assert "has tickets. Pass one." in capsys.readouterr().err
+    assert errors.main([str(two_tickets[1]), *rows, "tickets"]) == 0
 
 
 def test_a_report_of_pairs_with_three_classes(mixed, tmp_path, capsys):

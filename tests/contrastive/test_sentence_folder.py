@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from contrastive.embed import SentenceEncoder
+from contrastive.embed.work import check_modules
 from contrastive.embedder import open_embedder
 from contrastive.sentence_folder import note_for_training
 from minbert.pooling import SENTENCE_POOLINGS, note_on_pooling
@@ -282,6 +283,12 @@ def test_training_notes_what_it_leaves_out(tmp_path, tiny_model, encoder):
     assert note is not None and "Normalize" not in note
     for part in ("the module Dense", "the prompt 'query'", "truncate_dim 4", "do_lower_case"):
         assert part in note
+    # An export would lose them, and a copy loses nothing.
+    with pytest.raises(ValueError, match="a folder of sentence-transformers already: copy it"):
+        check_modules(open_embedder(tmp_path / "whole")[0])
+    shutil.copytree(tmp_path / "whole", tmp_path / "copy")
+    vectors = [open_embedder(tmp_path / name)[0].encode(["a"])[0] for name in ("whole", "copy")]
+    assert torch.equal(*vectors)
 
 
 def test_training_notes_another_pooling(tmp_path, tiny_model, encoder):

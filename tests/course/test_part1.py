@@ -123,7 +123,13 @@ def test_other_flags_than_those_of_a_finished_run_are_refused(part1, capsys):
     _, flags = part1
     message = error_of([*flags, "--lr", "1e-2"], capsys)
     assert "was trained with --lr" in message and "another --out, or pass the same flags" in message
+
+    # The same flags also bring back a copy that was edited.
+    path = part1[0] / "predictions" / "pretrain-sst-dev-out.csv"
+    content = path.read_bytes()
+    path.write_bytes(b"edited")
     assert main(flags) == 0
+    assert path.read_bytes() == content
 
 
 def test_a_trial_is_not_taken_for_the_real_run(part1, capsys):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -45,6 +46,17 @@ def test_the_run_s_own_data_give_the_run_s_own_files(two_runs, tmp_path, capsys)
     printed = capsys.readouterr().out
     assert f"sst-dev-output.csv: 24 rows, accuracy {scores['sst']:.4f}" in printed
     assert "sst-test-output.csv: 24 rows\n" in printed
+
+    # A run that was scored on a part of its dev rows gets the files of all.
+    part = Path(shutil.copytree(two_runs[0], tmp_path / "part"))
+    record = json.loads((part / "run.json").read_text(encoding="utf-8"))
+    record["options"]["dev_rows"] = "sst=9"
+    del record["checksum"]
+    (part / "run.json").write_text(json.dumps(record), encoding="utf-8")
+    assert main([str(part), "--out", str(tmp_path / "all")]) == 0
+    for name in NAMES:
+        whole = (tmp_path / "all" / "predictions" / name).read_bytes()
+        assert whole == (two_runs[0] / "predictions" / name).read_bytes()
 
 
 def test_other_data_give_files_that_can_be_handed_in(two_runs, half, tmp_path, monkeypatch):

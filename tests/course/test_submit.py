@@ -203,11 +203,15 @@ def test_part_1_with_the_names_of_another_year_is_refused(two_runs, part1, place
     assert_nothing_written(place)
 
 
-def test_a_run_of_one_task_is_refused(part1, place, capsys):
+def test_a_run_of_one_task_is_refused(part1, run_copy, place, capsys):
     out, _ = part1
     message = error_of([str(out / "pretrain-sst")], capsys)
     assert "has no files of para,sts." in message
     assert "Train all of them, or add --untrained-tasks para,sts to the run" in message
+    record = read_json(run_copy / "run.json")
+    record["options"] |= {"tasks": "sst", "untrained_tasks": "para,sts"}
+    (run_copy / "run.json").write_text(json.dumps(record))
+    assert main([str(run_copy), "--code", NONE]) == 0
 
 
 def test_a_run_without_test_files_is_refused(run_copy, place, capsys):

@@ -17,7 +17,9 @@ from typing import Any, NamedTuple
 import pytest
 
 from data.corpus import check_files, read_lines
+from data.examples import SST
 from data.options import DataOptions
+from data.readers import read_examples
 from data.task_flags import parse_task
 from data.task_tables import read_splits, resolve_task
 from data.training_texts import read_training_text, read_triplets
@@ -418,6 +420,11 @@ class Edit(NamedTuple):
     mended: str
 
 
+def read_gold(path: Path) -> None:
+    """As a command reads that has no flag to drop rows."""
+    read_examples(path, SST)
+
+
 TABLE = "text,label\na,x\nb,y\nc,x\nd,y\n"
 SCORED = "sentence1\tsentence2\tscore\na\tb\t1\n"
 INFERRED = "premise\thypothesis\tlabel\na\tb\tentailment\na\tc\tcontradiction\n"
@@ -517,6 +524,13 @@ EDITS += [
         TRIPLETS.replace("\tc", ""),
         "{a.tsv, line 2}: {the row has 2 fields; the header names 3}. Fix or remove the row.",
         TRIPLETS,
+    ),
+    Edit(
+        read_gold,
+        "a.tsv",
+        "id\tsentence\tsentiment\n1\ta\t9\n",
+        "Fix or remove the row.",
+        "id\tsentence\tsentiment\n1\ta\t4\n",
     ),
     Edit(read_corpus, "a.txt", "id\ttext\n1\teins\n", "Write its column of texts", "eins\n"),
     Edit(

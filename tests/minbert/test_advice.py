@@ -155,6 +155,12 @@ def early_layout(folder: Path) -> None:
     (folder / CONFIG).write_text('{"__version__": "0.2.0"}')
 
 
+def move_weights(folder: Path) -> None:
+    """The folder of another program, which holds the whole model one level below."""
+    shutil.copytree(folder, folder / "inner")
+    (folder / WEIGHTS).unlink()
+
+
 def in_folder(name: str) -> Callable[[Path], Path]:
     return lambda folder: folder / name
 
@@ -209,6 +215,12 @@ CASES = {
     ),
     "a file in the place of its folder": Case(
         lambda folder: None, "Give the folder that holds it", in_folder(""), opened=WEIGHTS
+    ),
+    "a folder without a model": Case(
+        lambda folder: (folder / "none").mkdir(), "Check the path.", in_folder(""), opened="none"
+    ),
+    "weights in a folder of their own": Case(
+        move_weights, "Give the folder {inner} in it, if that is the model.", in_folder("inner")
     ),
     "the folder above": Case(
         lambda folder: shutil.copytree(folder, folder / "inner" / "model"),

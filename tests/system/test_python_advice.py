@@ -32,9 +32,12 @@ from data.batching import EncodedExamples
 from data.download import check_folder, part_of
 from data.examples import Example
 from data.tables.spreadsheets import check_cells
+from experiments.__main__ import path_of_records
+from experiments.controls import METHODS, check_sample
 from experiments.label_questions import Question
-from experiments.records import add_records, check_file
+from experiments.records import add_records, check_file, read_records
 from experiments.run_files import read_json
+from experiments.series import Series
 from minbert import BertModel, BertTokenizer, hub
 from minbert.commands.options import MethodOptions
 from minbert.commands.outputs import check_no_links
@@ -492,6 +495,11 @@ CASES = [
         lambda t: make_folds(2, 2, seed=0),
     ),
     # --- records, and folders of runs
+    Case(
+        lambda t: check_sample([read_records(METHODS)[0] | {"data": "other rows"}]),
+        "Measure the control as well, and give --record another name.",
+        lambda t: path_of_records("mine", Series(("defaults",), (1,), t.folder, ())),
+    ),
     Case(
         lambda t: read_json(t.folder / "run.json"),
         "there is no such file. Give the folder of a finished run.",

@@ -319,6 +319,14 @@ def test_without_a_checkpoint_it_says_so(tmp_path):
     with pytest.raises(NonFiniteLoss, match="at step 1 of 15.*Last good checkpoint: none yet"):
         fit(poisoned(make_job(tmp_path), 1, "loss", math.nan))
 
+    # The advice works: what a learning rate brings about, a lower one mends.
+    job = make_job(tmp_path / "high")
+    job.optimizer.param_groups[0]["lr"] = 1e30
+    job.optimizer.param_groups[0]["initial_lr"] = 1e30
+    with pytest.raises(NonFiniteLoss, match="Lower this stage's learning rate"):
+        fit(job)
+    fit(make_job(tmp_path / "low"))
+
 
 def test_of_accumulated_batches_the_guilty_one_is_named(tmp_path):
     with pytest.raises(NonFiniteLoss, match="at step 2 of 9") as raised:  # ceil(5 / 2) x 3 = 9
