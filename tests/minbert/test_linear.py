@@ -113,6 +113,7 @@ def test_where_torch_has_no_onednn(monkeypatch):
     monkeypatch.setattr(runtime, "has_onednn", lambda: False)
     with pytest.raises(ValueError, match=r"has no oneDNN product on this machine\. Use fp32"):
         runtime.choose_precision(FP32_ONEDNN, CPU)
+    assert runtime.choose_precision("fp32", CPU)[0] == "fp32"
     layer = Linear(6, 4)
     runtime.choose_products(layer, FP32_ONEDNN)
     inputs = torch.randn(2, 6)
@@ -122,6 +123,7 @@ def test_where_torch_has_no_onednn(monkeypatch):
 def test_a_gpu_and_compiled_layers_are_refused():
     with pytest.raises(ValueError, match="is for the CPU, and the device is cuda"):
         runtime.choose_precision(FP32_ONEDNN, torch.device("cuda"))
+    assert runtime.choose_precision("fp32", torch.device("cuda"))[0] == "fp32"
     with pytest.raises(ValueError, match="--compile and --precision fp32-onednn"):
         check_compiled(True, FP32_ONEDNN)
     check_compiled(True, "fp32")
