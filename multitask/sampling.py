@@ -41,8 +41,9 @@ def joint(
     limit="largest": the epoch is one pass over the task with the most batches. Smaller tasks
     start again, with new batches for each pass. So a small task has many passes per epoch, and no
     row comes twice within one of them. limit="smallest" ([GEN] section 4.2): the epoch is one
-    pass over the task with the fewest batches. Of larger tasks it takes as many, drawn anew each
-    time. This is not the default: an epoch would see one row in twenty of the course's PARA.
+    pass over the task with the fewest batches. Of larger tasks it takes the first batches of a
+    pass, which is drawn anew for each epoch. This is not the default: an epoch would see one row in
+    twenty of the course's PARA.
 
     make_batches: called in the order of its keys, which is also the order of the tasks in a step.
     generator: a CPU generator. It is advanced.

@@ -120,7 +120,7 @@ class Allowed(NamedTuple):
     assigned: str = ""
 
 
-HEADS = "query key value output project split_heads num_heads head_size dropout_probability"
+HEADS = "query key value output project split_heads num_heads head_size dropout_probability forward"
 ALLOWED: dict[str, Allowed] = {
     "attention": Allowed("dropout"),
     "mask_to_bias": Allowed(),
@@ -128,11 +128,11 @@ ALLOWED: dict[str, Allowed] = {
     "MultiHeadAttention.forward": Allowed("attention", f"{HEADS} training is_fused"),
     "AdamW.update": Allowed(attributes="state grad data", assigned="data"),
     "BertEmbeddings.forward": Allowed(
-        attributes="word position segment positions_of first_position norm project"
+        attributes="word position segment positions_of first_position norm project forward"
     ),
-    "FeedForward.forward": Allowed(attributes="up down activation"),
+    "FeedForward.forward": Allowed(attributes="up down activation forward"),
     "BertLayer.forward": Allowed(
-        "tokens_at", "attention attention_norm feed_forward feed_forward_norm"
+        "tokens_at", "attention attention_norm feed_forward feed_forward_norm forward"
     ),
     "linear": Allowed("warmup constant"),
     "cosine": Allowed("warmup constant"),

@@ -128,8 +128,9 @@ def run_in_child(work: Callable[[Callable[[str], None]], None]) -> tuple[list[st
     os.close(reader)
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signal.SIGKILL)
-    _, _, used = os.wait4(pid, 0)
-    if used.ru_utime + used.ru_stime > 0.95 * SECONDS:
+    _, status, used = os.wait4(pid, 0)
+    is_over = os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGXCPU
+    if is_over or used.ru_utime + used.ru_stime > 0.95 * SECONDS:
         ending = f"stopped after {SECONDS} seconds"
     # A line without its end was cut off.
     return data.decode(errors="replace").split("\n")[:-1], ending
@@ -153,7 +154,9 @@ def limit() -> None:
         limits[resource.RLIMIT_AS] = pages * resource.getpagesize() + MEMORY
     for kind, number in limits.items():
         with contextlib.suppress(ValueError, OSError):
-            resource.setrlimit(kind, (number, number))
+            # The end by the lower limit of time has a signal of its own.
+            hard = number + 1 if kind == resource.RLIMIT_CPU else number
+            resource.setrlimit(kind, (number, hard))
 
 
 def read_until(reader: int, deadline: float) -> tuple[bytes, str]:

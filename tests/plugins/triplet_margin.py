@@ -10,23 +10,14 @@ B triplets, P width of the vectors.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 import torch.nn.functional as F
 
 from contrastive import MethodEntry, Settings, Vectors, register_method
 from contrastive.inputs import Inputs, Source, nli_triplets
-from minbert.commands.options import MethodOptions, OptionGroup, flag
+from minbert.commands.options import MethodOptions
 
-
-@dataclass(frozen=True)
-class TripletMarginOptions(OptionGroup):
-    """Option of triplet-margin."""
-
-    triplet_margin: float = flag(
-        1.0, "With triplet-margin: how much closer a positive must be.", low=0.01, high=100
-    )
+MARGIN = 1.0  # how much closer a positive must be
 
 
 def loss(vectors: Vectors, method_options: MethodOptions) -> torch.Tensor:
@@ -35,9 +26,8 @@ def loss(vectors: Vectors, method_options: MethodOptions) -> torch.Tensor:
     The vectors have no fixed length, so the margin is not one of cosines. Returns a scalar.
     """
     assert vectors.hard_negatives is not None, "triplets have a hard negative"
-    margin = method_options[TripletMarginOptions].triplet_margin
     texts = (vectors.anchors, vectors.positives, vectors.hard_negatives)  # (B, P) each
-    return F.triplet_margin_loss(*(text.float() for text in texts), margin=margin)
+    return F.triplet_margin_loss(*(text.float() for text in texts), margin=MARGIN)
 
 
 def collect(source: Source) -> Inputs:
@@ -61,6 +51,5 @@ register_method(
             source="Reimers and Gurevych 2019", epochs=1, batch_size=16, lr=2e-5, temperature=1.0
         ),
         unread=("temperature",),
-        options=(TripletMarginOptions,),
     ),
 )

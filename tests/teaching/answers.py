@@ -192,7 +192,7 @@ return self.dropout(x)
     ),
     (
         "FeedForward.forward",
-        "x = self.up(hidden_states)\nx = self.activation(x)\nreturn self.down(x)",
+        "x = self.up.forward(hidden_states)\nx = self.activation(x)\nreturn self.down(x)",
     ),
     (
         "BertLayer.forward",
@@ -490,6 +490,9 @@ HOSTILE: list[tuple[str, str]] = [
     ("MultiHeadAttention.forward", "return self(hidden_states, mask_bias)"),
     ("BertEmbeddings.forward", "return self(input_ids, token_type_ids)"),
     ("FeedForward.forward", "return self(hidden_states)"),
+    ("FeedForward.forward", "return self.forward(hidden_states)"),
+    ("FeedForward.forward", "return type(self).forward(self, hidden_states)"),
+    ("MultiHeadAttention.forward", "return self.forward(hidden_states, mask_bias)"),
     ("BertLayer.forward", "return self(hidden_states, mask_bias, positions)"),
     ("AdamW.update", "self.update(parameter, group)"),
     ("AdamW.update", "torch.optim.AdamW([parameter]).step()"),
