@@ -57,4 +57,4 @@ def test_a_stage_finds_triplets_in_labelled_pairs(tiny_model, tmp_path):
     finally:
         unload(plugins.LOADED[real_path(FILES["triplet_margin"])])
     record = json.loads((tmp_path / "run" / "run.json").read_text(encoding="utf-8"))
-    assert record["options"]["steps"] == 2
+    assert record["options"]["contrastive_steps"] == 2
