@@ -35,6 +35,7 @@ WITHOUT_DATA = {
     "table-readers": "tables that it makes",
     "teaching-kit": "files of its commit",
     "teaching-unseen": "files of students, which are not published",
+    "teaching-right": "files of students, which are not published",
     "vector-seconds": "sentences, whose lengths alone matter",
 }
 

@@ -67,6 +67,7 @@ FLAG_USES = {
     "device": FlagUse("cpu", ("train_step", "inference")),
     "compile": FlagUse(False, ("train_step", "inference")),
     "pooling": FlagUse("mean", ("train_step", "inference")),
+    "precision": FlagUse("auto", ("train_step",)),
 }
 
 
@@ -162,6 +163,13 @@ def add_sides(parser: Parser) -> None:
         default="mean",
         help="the sentence vector of both sides (%(default)s)",
     )
+    parser.add_argument(
+        "--precision",
+        choices=("auto", "fp32", "bf16", "fp32-onednn"),
+        default="auto",
+        help="of our training step. The peers compute in bf16 if ours does, else in fp32 "
+        "(%(default)s)",
+    )
 
 
 def flag_name(name: str) -> str:
@@ -246,6 +254,7 @@ def run_one(arguments: argparse.Namespace) -> Line:
             device=device,
             is_compiled=arguments.compile,
             pooling=arguments.pooling,
+            asked_precision=arguments.precision,
         )
         model = write_model(arguments.model, settings.model)
         # Asked before the work begins, which keeps the cores busy itself.

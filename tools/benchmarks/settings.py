@@ -37,7 +37,7 @@ class Settings:
     num_rounds: None for the benchmark's own number.
     folder: a temporary folder, which holds the model in "model".
     pooling: the sentence vector of both sides, "mean" or "cls".
-    asked_precision: "fp32", "bf16", or "auto" for that of a run on this device.
+    asked_precision: "fp32", "bf16", "fp32-onednn", or "auto" for that of a run on this device.
     """
 
     data_dir: str

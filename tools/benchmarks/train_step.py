@@ -31,20 +31,21 @@ class Peer(NamedTuple):
 
 def list_peers(settings: Settings) -> dict[str, Peer]:
     """Return the peers by name."""
-    precision = settings.precision
+    ours = settings.precision
+    precision = ours if ours == "bf16" else "fp32"
     # Only the strongest peer is compiled, as --help says.
     compiled = ", compiled" if settings.is_compiled else ""
     return {
         "plain": Peer(
             Execution(settings.device),
             Tricks(),
-            f"ours ({precision}) : plain Hugging Face loop (fp32, random batches)",
+            f"ours ({ours}) : plain Hugging Face loop (fp32, random batches)",
             Goal(">=", 5.0),
         ),
         "tricks": Peer(
             Execution(settings.device, precision),
             Tricks(groups_by_length=True),
-            f"ours ({precision}) : Hugging Face with sdpa, {precision}, sorted batches",
+            f"ours ({ours}) : Hugging Face with sdpa, {precision}, sorted batches",
             Goal(">=", 1.6),
         ),
         "further": Peer(
