@@ -41,19 +41,20 @@ from experiments.series import Series
 from minbert import BertModel, BertTokenizer, hub
 from minbert.commands.options import MethodOptions
 from minbert.commands.outputs import check_no_links
+from minbert.commands.registry import REGISTERED
 from minbert.reporting.attention_pictures import attention_of_sentence as attention_of
 from minbert.reporting.attention_pictures import draw_attention
 from minbert.training import runtime
 from multitask import Predictor
 from multitask.checked_files import SplitRows, check_name
 from multitask.ensemble.voting import make_folds
-from multitask.head_registry import HeadEntry, register_head
+from multitask.head_registry import HEADS, HeadEntry, register_head
 from multitask.heads import BUILDERS
 from multitask.model import MultitaskBert, read_settings
 from multitask.options import HeadOptions
 from multitask.prediction_files import read_bytes
 from multitask.regulariser_registry import SmartOptions
-from multitask.sampler_registry import Sampler, register_sampler
+from multitask.sampler_registry import SAMPLERS, Sampler, register_sampler
 from multitask.sampling import FUNCTIONS, first_passes
 from multitask.saved_run import Record, check_same_rows, read_record
 from multitask.tasks import BUILT_IN_TASKS, accuracy, labels_of
@@ -591,6 +592,16 @@ def tools(tmp_path_factory) -> Tools:
     return Tools(tmp_path_factory.mktemp("advice"))
 
 
+@pytest.fixture
+def registries():
+    """What a case registers is gone after it, as other tests go over all methods."""
+    count = len(REGISTERED)
+    with patch.dict(HEADS), patch.dict(SAMPLERS):
+        yield
+    del REGISTERED[count:]
+
+
+@pytest.mark.usefixtures("registries")
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.words)
 def test_advice_that_is_followed_works(tools, case):
     with pytest.raises((ValueError, TypeError, KeyError)) as caught:
