@@ -12,6 +12,7 @@ place of a class is a LossOnVectors.
 from __future__ import annotations
 
 import copy
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -75,7 +76,7 @@ def labels_of(batch: Batch) -> Tensor:
     return batch.labels
 
 
-class Method(nn.Module):
+class Method(nn.Module, ABC):
     """The part that all methods share: an encoder, its pooling, and a projection.
 
     The projection is trained along, but it is no part of the encoder that the stage saves.
@@ -103,9 +104,9 @@ class Method(nn.Module):
         """Training mode, or evaluation mode for a method without dropout."""
         return super().train(mode and self.has_dropout)
 
+    @abstractmethod
     def forward(self, batch: Batch, task: str = "") -> Tensor:
         """The loss of a batch, a scalar. task: the name that the plan gives the batch."""
-        raise NotImplementedError
 
     def vectors(self, encoder: BertModel, *inputs: Tensor) -> Tensor:
         """Sentence vectors (R, H) float32.

@@ -39,6 +39,14 @@ def average_of(scores: Sequence[Score]) -> Score:
     return Score(value, error, sum(score.num_groups for score in scores))
 
 
+def mean_on_same_rows(scores: Sequence[Score]) -> Score:
+    """The mean of scores on the same rows, which move all of them alike."""
+    value = statistics.fmean(score.value for score in scores)
+    errors = [score.error for score in scores if score.error is not None]
+    error = statistics.fmean(errors) if len(errors) == len(scores) else None
+    return Score(value, error, scores[0].num_groups)
+
+
 def estimate_of(scores: Sequence[Score]) -> Estimate:
     """The mean over the seeds, with the chance in both.
 
@@ -127,8 +135,8 @@ def copies_in_order(scores: Mapping[str, Mapping[str, Score]]) -> dict[str, dict
     """The scores of two copies as [CT] prints them: the worse one, the better one, their mean.
 
     The average of the first score's kind decides which copy is the worse one. "difference" is that
-    of the pair ([CT] table 7). Both copies are measured on the same rows. So their mean has the
-    larger error of both, and the error of their difference is not known.
+    of the pair ([CT] table 7). Both copies are measured on the same rows, so the error of their
+    difference is not known.
     """
     key = AVERAGE if AVERAGE in scores[COPIES[0]] else next(iter(scores[COPIES[0]]))
     worse, better = sorted(scores.values(), key=lambda of_copy: of_copy[key].value)
@@ -136,9 +144,7 @@ def copies_in_order(scores: Mapping[str, Mapping[str, Score]]) -> dict[str, dict
     differences = {}
     for name, low in worse.items():
         high = better[name]
-        errors = [score.error for score in (low, high) if score.error is not None]
-        error = max(errors) if errors else None
-        means[name] = Score((low.value + high.value) / 2, error, low.num_groups)
+        means[name] = mean_on_same_rows([low, high])
         differences[name] = Score(high.value - low.value)
     return {
         "worse copy": dict(worse),

@@ -68,9 +68,12 @@ def faults_of_receipts(file: str, record: Mapping[str, Any]) -> list[str]:
     if isinstance(runs, list) and "options" in runs[0]:
         parts += runs
     day = max(part["date"] for part in parts if "date" in part)
+    present = set()
+    for part in parts:
+        present |= {name for name, value in part.items() if value}
     faults = []
     for receipt, fields in RECEIPTS.items():
-        is_there = any(part.get(field) for part in parts for field in fields)
+        is_there = not present.isdisjoint(fields)
         is_needed = receipt != "data" or file not in WITHOUT_DATA
         if is_needed and not is_there and not is_older(receipt, file, day):
             faults.append(f"a record of {file}.jsonl of {day} has no {receipt}")

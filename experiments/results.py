@@ -77,10 +77,10 @@ class Results:
         """By recipe, the baselines of its runs. A report prints none beside the course's tasks."""
         if not self.has_own_tasks:
             return {}
-        found = {}
+        baselines = {}
         for name, runs in self.runs.items():
-            found[name] = [run.get("baselines", {}) for run in runs]
-        return found
+            baselines[name] = [run.get("baselines", {}) for run in runs]
+        return baselines
 
     def add(self, name: str, folder: Path, run: dict[str, Any]) -> None:
         """Add one finished run of a recipe. run: the content of its run.json."""

@@ -54,8 +54,8 @@ COLUMNS = (
     Column(OVERALL, "overall 2023", "overall"),
 )
 NOT_TASKS = {OVERALL, "overall_2024", "mean", "epoch", "step", "loss"}
-# "handed on": how many runs trained their tasks on the stage's encoder.
 TITLES_OF_STAGES = {"spearman": "Spearman, STS dev"}
+# "handed on": how many runs trained their tasks on the stage's encoder.
 STAGE_TITLES = ("stage", "n", "score", "before", "after", "handed on", "seconds")
 
 
@@ -158,13 +158,13 @@ def columns_of(
         for run in runs:
             names |= dict.fromkeys(run)
     ours = [column.score for column in COLUMNS]
-    own = []
+    of_users = []
     for name in names:
         if name not in NOT_TASKS and name not in ours:
             metric = labels.metrics.get(name)
-            own.append(Column(name, f"{name} ({metric})" if metric else name))
+            of_users.append(Column(name, f"{name} ({metric})" if metric else name))
     has_course = any(name in ours for name in names)
-    return (*COLUMNS, *own) if has_course or not own else tuple(own)
+    return (*COLUMNS, *of_users) if has_course or not of_users else tuple(of_users)
 
 
 def published_score(published: Published, column: Column) -> float | None:

@@ -110,8 +110,8 @@ SHORT_ROW = 64
 def takes_kernel(query: Tensor) -> bool:
     """Whether the fused attention of a query (B, N, T, D) is computed by torch's kernel.
 
-    In bf16 and without gradients, a CPU computes short rows step by step. That takes half the time
-    of its kernel. docs/formulas.md has the gain.
+    In bf16 and without gradients, a CPU computes short rows step by step. That is faster than its
+    kernel. docs/formulas.md has the gain.
     """
     is_bf16_on_cpu = query.device.type == "cpu" and query.dtype == torch.bfloat16
     is_short = is_bf16_on_cpu and query.size(-2) <= SHORT_ROW

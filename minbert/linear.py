@@ -1,7 +1,7 @@
 """A linear layer, x W^T + b, by torch or by oneDNN. Next: attention.py.
 
-torch computes float32 products on a CPU by Intel's MKL. On processors of AMD, MKL leaves AVX-512
-out, and reaches half of the speed. oneDNN is in the same builds of torch, and uses all of it.
+On a CPU, torch computes float32 products by the library MKL, which is slow on some processors. The
+same builds of torch have oneDNN. docs/formulas.md has what that saves on one processor.
 
 M rows, K inputs, N outputs.
 """

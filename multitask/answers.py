@@ -91,20 +91,20 @@ def votes_of(
 def print_rows(texts: UserTexts, cells: Sequence[Sequence[str]]) -> None:
     """Print each row behind its cells, with tabs between. A terminal gets aligned columns.
 
-    A row of a table that has no text has a line without a prediction, so that lines and rows agree.
+    A row of a table that has no text has a line of empty cells, so that lines and rows agree.
     """
     if not texts.rows:
         return  # of several processes the first one prints
-    columns = [texts.spread(column) for column in zip(*cells, strict=True)]
-    cells = list(zip(*columns, strict=True))
     separator = "\t"
     if terminal.is_terminal(sys.stdout):
         separator = "  "
         cells = pad_columns(cells)
-    num_texts = len(texts.rows[0].texts)
-    shown = [texts.spread([row.texts[place] for row in texts.rows]) for place in range(num_texts)]
-    for front, *words in zip(cells, *shown, strict=True):
-        terminal.answer(separator.join([*front, *map(one_line, words)]))
+    lines = []
+    for row, front in zip(texts.rows, cells, strict=True):
+        lines.append(separator.join([*front, *map(one_line, row.texts)]))
+    empty = "\t" * lines[0].count("\t")
+    for line in texts.spread(lines):
+        terminal.answer(line or empty)
 
 
 def pad_columns(rows: Sequence[Sequence[str]]) -> list[list[str]]:

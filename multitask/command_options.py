@@ -37,7 +37,7 @@ class PredictOptions(CommandOptions):
     precision: str = argument(
         AUTO,
         "of matrix products. auto: that of the run. fp32: that of multitask.export. int8 is faster "
-        "on the CPU and less exact. fp32-onednn: fp32 by oneDNN, faster on processors of AMD",
+        "on the CPU and less exact. fp32-onednn: fp32 by oneDNN, faster on some processors",
         choices=(AUTO, "fp32", "bf16", "int8", FP32_ONEDNN),
     )
     temperature: float = argument(

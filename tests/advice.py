@@ -9,7 +9,7 @@ import ast
 import importlib
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -158,6 +158,11 @@ class Coverage(NamedTuple):
     faults: list[str]  # words that fit no advice, or several
 
 
+def texts_of(words: str, texts: Sequence[str]) -> list[str]:
+    """The one text that is these words, or else all texts that hold them."""
+    return [words] if words in texts else [text for text in texts if words in text]
+
+
 def coverage(
     found: Iterable[Message],
     rows: dict[str, list[str]],
@@ -172,21 +177,20 @@ def coverage(
     result = Coverage({}, {}, {}, [])
     for table, words_of_rows in rows.items():
         for words in words_of_rows:
-            fitting = [text for text in texts if words in text]
-            if len(fitting) > 1 and words not in fitting:
+            fitting = texts_of(words, texts)
+            if len(fitting) > 1:
                 result.faults.append(f"{table}: {words!r} fits {len(fitting)} messages")
-            for text in fitting[:1] if words not in fitting else [words]:
-                result.by_row[text] = table
+            result.by_row.update(dict.fromkeys(fitting[:1], table))
 
-    kinds = {"test": result.by_test, "reason": result.by_reason}
-    for kind, place in kinds.items():
+    for kind, place in (("test", result.by_test), ("reason", result.by_reason)):
         for name, all_words in entries.get(kind, {}).items():
             for words in all_words:
-                fitting = [text for text in texts if words in text]
-                is_one = kind != "test" or len(fitting) == 1 or words in fitting
-                if not fitting or not is_one:
+                fitting = texts_of(words, texts)
+                if kind == "reason":
+                    fitting = [text for text in texts if words in text]
+                if not fitting or (kind == "test" and len(fitting) > 1):
                     result.faults.append(f"{name}: {words!r} fits {len(fitting)} messages")
-                for text in [words] if kind == "test" and words in fitting else fitting:
+                for text in fitting:
                     place.setdefault(text, name)
     return result
 

@@ -22,7 +22,6 @@ from minbert.commands.flags import Parser
 from minbert.reporting.differences import LEVEL, Estimate
 from minbert.reporting.intervals import estimate_difference, resample
 from multitask.tasks import METRICS
-from tools.benchmarks.comparison import versions
 from tools.benchmarks.recording import HELP, record_measurement
 
 CALIBRATION = RECORDS / "calibration.jsonl"
@@ -139,7 +138,7 @@ def main() -> int:
         print(f"| {title} | {alarms:.1%} | {held:.1%} |", flush=True)
     if arguments.record:
         sizes = {"pairs": arguments.pairs, "seed": arguments.seed, "resamples": NUM_RESAMPLES}
-        record_measurement(CALIBRATION, {**sizes, "metrics": lines, "versions": versions()})
+        record_measurement(CALIBRATION, {**sizes, "metrics": lines})
     return 0
 
 

@@ -26,7 +26,6 @@ from minbert.commands.flags import Parser
 from teaching.handout import ROOT, tracked
 from tests.teaching.answers import FILE_OF
 from tests.teaching.mistakes import MISTAKES, Mistake
-from tools.benchmarks.comparison import versions
 from tools.benchmarks.recording import HELP, record_measurement
 
 MUSEUM = RECORDS / "museum.jsonl"
@@ -190,7 +189,7 @@ def show(
     print(f"{name}: loss {loss}, accuracy {run['accuracy']:.3f}, seen: {seen}", flush=True)
     if is_recorded:
         measured = {**exhibit._asdict(), **run, "right": right, "is_seen": seen}
-        record_measurement(MUSEUM, {**measured, "versions": versions()})
+        record_measurement(MUSEUM, measured)
 
 
 if __name__ == "__main__":

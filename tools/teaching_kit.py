@@ -27,7 +27,6 @@ from teaching.rehearsal import write_answers
 from tests.teaching.answers import BEFORE_STYLES, FILE_OF, ROOT, STYLES, student_file
 from tests.teaching.mistakes import MISTAKES, Mistake
 from tests.teaching.test_trace import ENCODER, difference_of
-from tools.benchmarks.comparison import versions
 from tools.benchmarks.recording import HELP, record_measurement
 from tools.benchmarks.report import busy_cores
 
@@ -114,7 +113,7 @@ def main() -> int:
     }
     print(measured)
     if arguments.record:
-        record_measurement(TEACHING_KIT, {**measured, "versions": versions()})
+        record_measurement(TEACHING_KIT, measured)
     return 0
 
 

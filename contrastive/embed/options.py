@@ -116,7 +116,7 @@ class EmbedOptions(CommandOptions):
         "fp32",
         "precision of matrix products. With bf16, cosines are exact to about 0.002. int8 is faster "
         "on the CPU and less exact, and a vector depends a little on the other sentences. "
-        "fp32-onednn: fp32 by oneDNN, faster on processors of AMD",
+        "fp32-onednn: fp32 by oneDNN, faster on some processors",
         choices=(AUTO, "fp32", "bf16", "int8", FP32_ONEDNN),
     )
 

@@ -79,7 +79,10 @@ def limit_of_process() -> int | None:
 
 
 def size_of_process(name: str) -> int:
-    """VmSize (now) or VmPeak (the most so far) of this process in bytes; 0 where none is known."""
+    """A size of this process in bytes; 0 where none is known.
+
+    name: VmSize (now), VmPeak (the most so far), or RssAnon (in memory, without pages of files).
+    """
     with suppress(OSError, ValueError):
         for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines():
             if line.startswith(f"{name}:"):

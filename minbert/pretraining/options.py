@@ -74,8 +74,8 @@ class PlainTextOptions(OptionGroup):
     device: str = flag(AUTO, "Where to compute.", choices=(AUTO, "cpu", "cuda", "mps"))
     precision: str = flag(
         AUTO,
-        "Precision of matrix products. fp32-onednn: fp32 by oneDNN, which is faster on processors "
-        "of AMD without bf16.",
+        "Precision of matrix products. fp32-onednn: fp32 by oneDNN, which is faster on some "
+        "processors.",
         choices=(AUTO, "fp32", "bf16", FP32_ONEDNN),
     )
     formulas: str = flag(

@@ -89,9 +89,9 @@ def resample(
 ) -> np.ndarray:
     """The scores of K runs on resampled rows, float64 (R, K). All runs get the same resamples.
 
-    metric_name: of WEIGHTED_SCORES. predictions: (K, N). labels, groups: (N,). With a last
-    axis of C labels, predictions are (K, N, C) and labels (N, C), of METRICS_OF_LABELS. seed:
-    of the draws, so that the same files give the same interval.
+    metric_name: of WEIGHTED_SCORES. predictions: (K, N). labels, groups: (N,). With a last axis of
+    C labels, predictions are (K, N, C) and labels (N, C), and the metric is of
+    WEIGHTED_SCORES_OF_LABELS. seed: of the draws, so that the same files give the same interval.
     """
     score = (WEIGHTED_SCORES if labels.ndim == 1 else WEIGHTED_SCORES_OF_LABELS)[metric_name]
     blocks = []

@@ -24,7 +24,7 @@ class TrainingOptions(OptionGroup):
         AUTO,
         "Precision of matrix products. Weights and losses stay in float32. auto: bf16 if the "
         "processor has fast instructions for it. fp32-onednn: fp32 by oneDNN, which is faster on "
-        "processors of AMD without bf16.",
+        "some processors.",
         choices=(AUTO, "bf16", "fp32", FP32_ONEDNN),
         is_common=True,
     )

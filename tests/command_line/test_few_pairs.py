@@ -24,14 +24,14 @@ FLAGS = ["--task", "name=faq,train=faq.csv,text=a,text_pair=b,label=score", "--t
 OTHERS = ["--task", "name=nli,train=nli.csv,text=a,text_pair=b,label=c", "--tasks", "faq,nli"]
 
 
-def own(like: str, name: str):
+def task_of_user(like: str, name: str):
     """A task of the user, with the kind of a built-in one."""
     task = TASKS[like]
     return replace(task, name=name, title=name, format=replace(task.format, is_course=False))
 
 
-FAQ = own("sts", "faq")
-CLASSES = own("para", "nli")
+FAQ = task_of_user("sts", "faq")
+CLASSES = task_of_user("para", "nli")
 
 
 @pytest.fixture(scope="module")

@@ -654,19 +654,19 @@ def wrong_heads(
     layer: MultiHeadAttention, name: str, hidden: Tensor, projected: dict[str, Tensor]
 ) -> dict[str, Tensor]:
     """What stands for query, key or value in the usual mistakes, and the right heads by ""."""
-    own = projected[name]
+    vectors = projected[name]
     split = layer.split_heads
-    heads = split(own)
+    heads = split(vectors)
     wrong = {
         "": heads,
         f"{name} is split without transpose(1, 2): a view mixes tokens. Call self.split_heads.": (
-            own.reshape(heads.shape)
+            vectors.reshape(heads.shape)
         ),
         f"unit n x D + d belongs to head n; in {name}, every N-th unit does. Call "
-        "self.split_heads.": own.unflatten(-1, (-1, layer.num_heads)).permute(0, 3, 1, 2),
+        "self.split_heads.": vectors.unflatten(-1, (-1, layer.num_heads)).permute(0, 3, 1, 2),
         f"{name} is made of the hidden states, without self.{name}.": split(hidden),
         f"self.{name} is applied twice: project has done it already.": split(
-            layer.get_submodule(name)(own)
+            layer.get_submodule(name)(vectors)
         ),
         f"{name} is divided by sqrt(head size) here; attention does that.": heads
         / math.sqrt(layer.head_size),
@@ -677,7 +677,7 @@ def wrong_heads(
     return wrong
 
 
-def wrong_joins(layer: MultiHeadAttention, context: Tensor) -> dict[str, Tensor]:
+def wrong_joins(context: Tensor) -> dict[str, Tensor]:
     """What goes into self.output in the usual mistakes, and the right one by ""."""
     batch_size, num_heads, num_tokens, head_size = context.shape
     shape = (batch_size, num_tokens, num_heads * head_size)
@@ -755,7 +755,7 @@ def hint_of_layer(
     contexts.sort(key=lambda row: len(row[0]))
     best = 4
     for words, context in contexts:
-        for join_hint, joined in wrong_joins(layer, context).items():
+        for join_hint, joined in wrong_joins(context).items():
             for end_hint, wrong in wrong_ends(layer, joined, hidden).items():
                 mistakes = [*words, *(part for part in (join_hint, end_hint) if part)]
                 if len(mistakes) < best and is_close(found, wrong):

@@ -82,26 +82,16 @@ def assert_close(found: Tensor, expected: Tensor, tolerance: float, hint: str) -
 EPS = "nearly right: has each LayerNorm eps=config.layer_norm_eps (1e-12; torch's default is 1e-5)?"
 
 
-def hint_of_embeddings(embeddings_class: type[BertEmbeddings]) -> str:
-    """The mistake that leads to the result of embeddings with random weights, or ""."""
-    torch.manual_seed(0)
-    layer = embeddings_class(dataclasses.replace(TINY, layer_norm_eps=0.1)).double().eval()
+def mistakes_of_embeddings(layer: BertEmbeddings, ids: Tensor, types: Tensor) -> dict[str, Tensor]:
+    """The results of mistakes in embeddings, by their hints. ids, types: int64 (2, 4)."""
     norm = layer.norm
-    with torch.no_grad():
-        for parameter in layer.parameters():
-            parameter.copy_(torch.randn_like(parameter))
-    ids = torch.tensor([[5, 1, 7, 0], [8, 9, 2, 3]])
-    types = torch.tensor([[0, 0, 1, 1], [0, 1, 1, 0]])
-    found = layer(ids, types)
-    if not isinstance(found, Tensor):
-        return "not written yet, or is the return missing?"
     w = layer.word(ids)
     p = layer.position.weight[:4].expand_as(w)
     s = layer.segment(types)
     total = w + p + s
     scaled = math.sqrt(w.size(-1)) * w
     row = "position: row t of its table belongs to token t, from 0"
-    mistakes = {
+    return {
         "the position embedding is missing.": norm(w + s),
         "the segment embedding is missing: is token_type_ids used?": norm(w + p),
         "the word embedding is missing.": norm(p + s),
@@ -140,15 +130,30 @@ def hint_of_embeddings(embeddings_class: type[BertEmbeddings]) -> str:
         "self.norm has weights of its own; call it.": F.layer_norm(total, (24,), eps=0.1),
         EPS: F.layer_norm(total, (24,), norm.weight, norm.bias),
     }
+
+
+def hint_of_embeddings(embeddings_class: type[BertEmbeddings]) -> str:
+    """The mistake that leads to the result of embeddings with random weights, or ""."""
+    torch.manual_seed(0)
+    layer = embeddings_class(dataclasses.replace(TINY, layer_norm_eps=0.1)).double().eval()
+    with torch.no_grad():
+        for parameter in layer.parameters():
+            parameter.copy_(torch.randn_like(parameter))
+    ids = torch.tensor([[5, 1, 7, 0], [8, 9, 2, 3]])
+    types = torch.tensor([[0, 0, 1, 1], [0, 1, 1, 0]])
+    found = layer(ids, types)
+    if not isinstance(found, Tensor):
+        return "not written yet, or is the return missing?"
+    right = layer.norm(layer.word(ids) + layer.position.weight[:4] + layer.segment(types))
     hint = ""
-    if not is_equal(found, norm(total)):
+    if not is_equal(found, right):
         hint = (
             "are word, position and segment embeddings added before the LayerNorm, with dropout "
             "after it, in training?"
         )
     if not torch.equal(found, layer(ids, types)):
         hint = "two calls in eval() differ: call self.dropout, which drops in training alone."
-    return name_of(found, mistakes) or hint
+    return name_of(found, mistakes_of_embeddings(layer, ids, types)) or hint
 
 
 def check_embeddings(embeddings_class: type[BertEmbeddings]) -> None:
@@ -393,7 +398,7 @@ class Call(NamedTuple):
     """What went into a part of a layer, and what came out."""
 
     part: str
-    given: Tensor
+    inputs: Tensor
     result: Tensor
 
 
@@ -404,13 +409,15 @@ def recorded(layer: BertLayer) -> Iterator[list[Call]]:
     handles = []
     for part in PARTS:
 
-        def keep(_: nn.Module, given: tuple, result: Tensor, part: str = part) -> None:
-            calls.append(Call(part, given[0].detach().clone(), result.detach().clone()))
+        def keep(_: nn.Module, inputs: tuple, result: Tensor, part: str = part) -> None:
+            calls.append(Call(part, inputs[0].detach().clone(), result.detach().clone()))
 
         handles.append(layer.get_submodule(part).register_forward_hook(keep))
-    yield calls
-    for handle in handles:
-        handle.remove()
+    try:
+        yield calls
+    finally:
+        for handle in handles:
+            handle.remove()
 
 
 PARTS = ("attention", "attention_norm", "feed_forward", "feed_forward_norm")
@@ -473,11 +480,11 @@ def hint_of_layer(layer: BertLayer, x: Tensor, hint: str) -> str:
     letters = dict(zip(PARTS, "ayfz", strict=True))
     for part, (right, words) in steps.items():
         call = by_part[part]
-        name = name_of(call.given, sums_of(terms) | norms_of(layer, terms))
+        name = name_of(call.inputs, sums_of(terms) | norms_of(layer, terms))
         if name != right:
             is_first = part == "attention_norm"
             before = "x" if is_first else "y"
-            later = by_part["feed_forward"].given if is_first else found
+            later = by_part["feed_forward"].inputs if is_first else found
             if name in ("a", "f") and is_equal(later, terms[before] + call.result):
                 return f"the LayerNorm stands before the sum; add {before} first, then normalise."
             return meaning_of(part, name, words)

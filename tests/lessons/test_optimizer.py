@@ -397,7 +397,7 @@ def hint_of_most(found: list[float], probes: tuple[dict[str, Any], ...], hint: s
     """The mistake that leads to the number of the first probe and to most others, or `hint`."""
     most = 2
     for name, parts in MISTAKES.items():
-        fits = [is_led_to(*row) for row in zip(found, [parts] * len(found), probes, strict=True)]
+        fits = [is_led_to(one, parts, probe) for one, probe in zip(found, probes, strict=True)]
         if fits[0] and sum(fits) > most:
             most, hint = sum(fits), name
     return hint

@@ -41,6 +41,7 @@ from experiments.series import Series
 from minbert import BertModel, BertTokenizer, hub
 from minbert.commands.options import MethodOptions
 from minbert.commands.outputs import check_no_links
+from minbert.commands.plugins import forget
 from minbert.commands.registry import REGISTERED
 from minbert.reporting.attention_pictures import attention_of_sentence as attention_of
 from minbert.reporting.attention_pictures import draw_attention
@@ -48,13 +49,13 @@ from minbert.training import runtime
 from multitask import Predictor
 from multitask.checked_files import SplitRows, check_name
 from multitask.ensemble.voting import make_folds
-from multitask.head_registry import HEADS, HeadEntry, register_head
+from multitask.head_registry import HeadEntry, register_head
 from multitask.heads import BUILDERS
 from multitask.model import MultitaskBert, read_settings
 from multitask.options import HeadOptions
 from multitask.prediction_files import read_bytes
 from multitask.regulariser_registry import SmartOptions
-from multitask.sampler_registry import SAMPLERS, Sampler, register_sampler
+from multitask.sampler_registry import Sampler, register_sampler
 from multitask.sampling import FUNCTIONS, first_passes
 from multitask.saved_run import Record, check_same_rows, read_record
 from multitask.tasks import BUILT_IN_TASKS, accuracy, labels_of
@@ -596,9 +597,8 @@ def tools(tmp_path_factory) -> Tools:
 def registries():
     """What a case registers is gone after it, as other tests go over all methods."""
     count = len(REGISTERED)
-    with patch.dict(HEADS), patch.dict(SAMPLERS):
-        yield
-    del REGISTERED[count:]
+    yield
+    forget(REGISTERED[count:])
 
 
 @pytest.mark.usefixtures("registries")

@@ -32,7 +32,6 @@ from minbert.linear import has_onednn
 from minbert.options import FP32_ONEDNN
 from minbert.training import runtime
 from tools.benchmarks import inference
-from tools.benchmarks.comparison import versions
 from tools.benchmarks.inputs import sst_examples, write_model
 from tools.benchmarks.recording import HELP, record_measurement
 from tools.benchmarks.settings import Execution
@@ -65,11 +64,10 @@ class Branch(NamedTuple):
 
 
 class Work(NamedTuple):
-    """What is timed: a side, the parts of a round, and the batches in all of them."""
+    """What is timed: a side, and the parts of a round."""
 
     side: Side
     num_parts: int
-    num_batches: int
 
 
 BRANCHES = {
@@ -104,13 +102,13 @@ def works(place: Path, precision: str, num_steps: int) -> dict[str, Callable[[],
     def train() -> Work:
         data = TrainingData(place, examples, BATCH_SIZE)
         side = our_side(data, place.with_name("run"), execution)
-        return Work(side, num_steps, num_steps)
+        return Work(side, num_steps)
 
     def encode() -> Work:
         folder = inference.write_export(place, place.with_name(f"{place.name}-export"))
         sentences = [example.sentence_1 for example in examples]
         side = inference.our_side(folder, sentences, BATCH_SIZE, execution)
-        return Work(side, 1, num_steps)
+        return Work(side, 1)
 
     return {FINE_TUNING: train, ENCODING: encode}
 
@@ -150,7 +148,7 @@ def measure(
                 "precision": precision,
                 "branch": name,
                 "training": training,
-                "milliseconds": 1e3 * whole / work.num_batches,
+                "milliseconds": 1e3 * whole / num_steps,
                 "saved": statistics.median(saved),
                 "least": saved[0],
                 "most": saved[-1],
@@ -208,7 +206,6 @@ def main(argv: Sequence[str] | None = None) -> None:
                 )
                 for line in lines:
                     if arguments.record:
-                        line["versions"] = versions()
                         record_measurement(RECORDS / "formulas.jsonl", line)
 
 

@@ -18,9 +18,9 @@ machine with free cores these are also the seconds of the clock.
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
-import socket
 import statistics
 import subprocess
 import sys
@@ -38,6 +38,7 @@ import torch
 from contrastive.embedder import open_embedder
 from contrastive.zero_shot import correlations
 from data.examples import Example
+from data.options import SAMPLE_FOLDER
 from data.sentence_sets import read_pairs
 from experiments.records import RECORDS
 from minbert import hub
@@ -47,6 +48,7 @@ from minbert.options import EncoderOptions
 from minbert.pretraining import __main__ as pretraining
 from minbert.pretraining import plain_text
 from minbert.training import cost_estimate, processes, runtime
+from tests.forked_processes import free_port
 from tools.benchmarks.comparison import versions
 from tools.benchmarks.inputs import MAX_LENGTH, require, sst_examples
 from tools.benchmarks.jobs import make_loop
@@ -57,7 +59,6 @@ from tools.benchmarks.vector_seconds import seconds_of
 from tools.tables.generic import show_table
 
 LARGE = RECORDS / "large.jsonl"
-SAMPLE = Path(__file__).resolve().parents[2] / "data" / "sample"
 NUM_PROCESSES = 2
 BATCH_SIZE = 32
 NUM_WARM_UP = 3
@@ -67,7 +68,7 @@ NAMES = ("growth", "embed", "gradients", "int8")
 
 def sentences() -> list[Example]:
     """Return the film sentences of the sample."""
-    return list(sst_examples(str(SAMPLE), sys.maxsize))
+    return list(sst_examples(str(SAMPLE_FOLDER), sys.maxsize))
 
 
 # --- what the measured processes do ---------------------------------------------------------------
@@ -122,9 +123,7 @@ def start(words: Sequence[str], num_processes: int) -> list[dict[str, float]]:
 
     Returns for each process the JSON that it prints, if any, and "seconds" of the processor.
     """
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port = str(listener.getsockname()[1])
+    port = str(free_port())
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "WORLD_SIZE": str(num_processes)}
     environment |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
     children = []
@@ -219,9 +218,9 @@ def gradients(model: str, precision: str, num_steps: int) -> dict[str, Any]:
 
 def int8(model: str, sts: Path, num_sentences: int) -> list[dict[str, Any]]:
     """Return the speed of int8 next to the best setting of the peer, and what int8 loses."""
+    require("sentence-transformers")
     from sentence_transformers import SentenceTransformer
 
-    require("sentence-transformers")
     folder = hub.resolve(model)
     texts = [example.sentence_1 for example in sentences()[:num_sentences]]
     sides: dict[str, Callable[[list[str]], Any]] = {}
@@ -240,10 +239,8 @@ def int8(model: str, sts: Path, num_sentences: int) -> list[dict[str, Any]]:
     labels = np.array([example.label for example in pairs])
     spearman = {}
     for name in ("fp32", "int8"):
-        first, second = [
-            sides[name]([getattr(example, side) for example in pairs])[0]
-            for side in ("sentence_1", "sentence_2")
-        ]
+        first = sides[name]([example.texts[0] for example in pairs])[0]
+        second = sides[name]([example.texts[1] for example in pairs])[0]
         cosines = torch.nn.functional.cosine_similarity(first, second).numpy()
         spearman[name] = correlations(cosines, labels)["spearman"]
     details = {name: f"{len(texts) / value:.0f}" for name, value in medians.items()}
@@ -275,20 +272,44 @@ def build_parser() -> Parser:
     parser.add_argument("--sts", type=Path, metavar="FILE", help="labelled pairs, for int8")
     parser.add_argument("--steps", type=int, default=20, help="training steps that are timed")
     parser.add_argument("--record", action="store_true", help=HELP)
-    own = parser.add_argument_group("what a measured process does")
-    own.add_argument("--corpus", type=Path, help="pack this text")
-    own.add_argument("--out", type=Path, help="beside this folder")
-    own.add_argument("--train", action="store_true", help="take training steps")
+    group = parser.add_argument_group("what a measured process does")
+    group.add_argument("--corpus", type=Path, help="pack this text")
+    group.add_argument("--out", type=Path, help="beside this folder")
+    group.add_argument("--train", action="store_true", help="take training steps")
     return parser
+
+
+def parse(argv: Sequence[str] | None) -> argparse.Namespace:
+    """Return the arguments. Exits with code 2 and a message for arguments that cannot be used."""
+    parser = build_parser()
+    arguments = parser.parse_args(argv)
+    if not set(arguments.names) <= set(NAMES):
+        parser.error(f"{arguments.names}: pass some of {', '.join(NAMES)}")
+    if not (arguments.names or arguments.corpus or arguments.train):
+        parser.error(f"pass some of {', '.join(NAMES)}")
+    if "int8" in arguments.names and arguments.sts is None:
+        parser.error("int8 is measured on labelled pairs: pass --sts FILE")
+    return arguments
+
+
+def measure(arguments: argparse.Namespace, precision: str, folder: Path) -> list[dict[str, Any]]:
+    """Return the numbers of the measurements that are asked for. folder: a temporary one."""
+    measured: list[dict[str, Any]] = []
+    if "growth" in arguments.names:
+        measured.append(growth(folder, arguments.megabytes))
+    if "embed" in arguments.names:
+        measured.append(embed(folder, arguments.model, precision, arguments.sentences))
+    if "gradients" in arguments.names:
+        measured.append(gradients(arguments.model, precision, arguments.steps))
+    if "int8" in arguments.names:
+        measured += int8(arguments.model, arguments.sts, arguments.sentences)
+    return measured
 
 
 @exit_code("python -m tools.benchmarks.large", takes_processes=True)
 def main(argv: Sequence[str] | None = None) -> None:
     """Measure, print and record; or be one of the measured processes."""
-    parser = build_parser()
-    arguments = parser.parse_args(argv)
-    if not set(arguments.names) <= set(NAMES):
-        parser.error(f"{arguments.names}: pass some of {', '.join(NAMES)}")
+    arguments = parse(argv)
     precision = runtime.choose_precision(arguments.precision, DEVICE)[0]
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -298,15 +319,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         if arguments.train:
             print(json.dumps(train(arguments.model, precision, arguments.steps, folder)))
             return
-        measured: list[dict[str, Any]] = []
-        if "growth" in arguments.names:
-            measured.append(growth(folder, arguments.megabytes))
-        if "embed" in arguments.names:
-            measured.append(embed(folder, arguments.model, precision, arguments.sentences))
-        if "gradients" in arguments.names:
-            measured.append(gradients(arguments.model, precision, arguments.steps))
-        if "int8" in arguments.names:
-            measured += int8(arguments.model, arguments.sts, arguments.sentences)
+        measured = measure(arguments, precision, folder)
     settings = {**conditions(num_threads=1), "model": arguments.model, "versions": versions()}
     records = [{**settings, **numbers} for numbers in measured]
     print(show_table("large", records))

@@ -9,16 +9,11 @@ from __future__ import annotations
 import csv
 import itertools
 import random
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    # pytest installs it where Python has no reader of its own.
-    import tomli as tomllib
+from tools.toml_files import read_toml
 
 SEED = 20261128
 NUM_TRAINED = 800  # tickets
@@ -54,8 +49,7 @@ AFTER = (
 
 def read_wordings() -> dict[str, Any]:
     """Return the wordings: of tickets by team, and of questions by topic."""
-    with open(Path(__file__).with_suffix(".toml"), "rb") as file:
-        return tomllib.load(file)
+    return read_toml(Path(__file__).with_suffix(".toml"))
 
 
 def make_tickets(

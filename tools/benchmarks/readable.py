@@ -25,7 +25,6 @@ from minbert.training import runtime
 from minbert.training.loop import fit
 from multitask.rows import read_tables
 from multitask.tasks import TASKS
-from tools.benchmarks.comparison import versions
 from tools.benchmarks.jobs import build_task_job, encode_rows, resolve_options
 from tools.benchmarks.json_lines import (
     Line,
@@ -107,7 +106,7 @@ def fine_tune_and_record(path: str, data_dir: str, **settings: Any) -> Line:
     # The folder of the data differs from machine to machine.
     measured = {key: value for key, value in line.items() if key != "data_dir"}
     data = digest_of_folder(data_dir)
-    record_measurement(READABLE_RUNS, {**measured, "data": data, "versions": versions()})
+    record_measurement(READABLE_RUNS, {**measured, "data": data})
     return line
 
 

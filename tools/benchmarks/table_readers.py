@@ -22,7 +22,6 @@ from experiments.records import RECORDS
 from minbert.commands.ending import exit_code
 from minbert.commands.flags import Parser
 from tests.data.table_variants import READ, read_variant, write_variant
-from tools.benchmarks.comparison import versions
 from tools.benchmarks.recording import HELP, record_measurement
 
 Rows = list[tuple[str, ...]]
@@ -132,9 +131,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     if arguments.record:
         for count in counts:
             files = sum(count[kind] for kind in OUTCOMES)
-            record_measurement(
-                RECORDS / "table-readers.jsonl", {**count, "files": files, "versions": versions()}
-            )
+            record_measurement(RECORDS / "table-readers.jsonl", {**count, "files": files})
 
 
 if __name__ == "__main__":

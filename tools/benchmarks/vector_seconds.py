@@ -29,7 +29,6 @@ from experiments.records import RECORDS
 from minbert.bert import BertOutput
 from minbert.commands.ending import exit_code
 from minbert.commands.flags import Parser
-from tools.benchmarks.comparison import versions
 from tools.benchmarks.recording import HELP, record_measurement
 
 SECONDS = RECORDS / "vector-seconds.jsonl"
@@ -112,7 +111,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     if arguments.record:
         names = ("model", "rows", "steps", "rounds")
         settings = {name: getattr(arguments, name) for name in names}
-        record_measurement(SECONDS, {**settings, "kinds": measured, "versions": versions()})
+        record_measurement(SECONDS, {**settings, "kinds": measured})
 
 
 if __name__ == "__main__":

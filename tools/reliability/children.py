@@ -22,6 +22,7 @@ from typing import NamedTuple
 
 from minbert.commands import start
 from minbert.commands.ctrl_c import INTERRUPTION
+from minbert.commands.memory import size_of_process
 
 # A hang is what takes longer. The machine may be busy, so this is more than a trial ever needs.
 LONGEST = 120.0
@@ -95,7 +96,7 @@ class Child:
         self.begun = time.monotonic()
         # A signal waits until the child has the handlers of a fresh process.
         signal.pthread_sigmask(signal.SIG_BLOCK, SENT)
-        self.inherited = own_bytes()
+        self.inherited = size_of_process("RssAnon")
         self.pid = os.fork()
         if self.pid == 0:
             run_and_exit(call, main, pipes)
@@ -165,13 +166,6 @@ class Child:
                 self.streams[number] += block
                 if not block:
                     self.unread.remove(number)
-
-
-def own_bytes() -> int:
-    """The memory of this process without pages of files. A fork of it counts this as its own."""
-    with open("/proc/self/statm", encoding="ascii") as file:
-        _, resident, of_files, *_ = map(int, file.read().split())
-    return (resident - of_files) * os.sysconf("SC_PAGE_SIZE")
 
 
 def kill_all() -> None:

@@ -38,7 +38,6 @@ A function of preparations.py may read further keys.
 from __future__ import annotations
 
 import statistics
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
@@ -60,12 +59,7 @@ from tools.tables.conditions import count, not_measured
 from tools.tables.preparations import NOTES, PREPARATIONS, ROWS
 from tools.tables.row_chance import COLUMN, chance_column, score_of
 from tools.tables.rows import Content, Entry, Row, by_seed, pair_rows, runs_of, value_of, values_of
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    # pytest installs it where Python has no reader of its own.
-    import tomli as tomllib
+from tools.toml_files import read_toml
 
 MEASURED = "{measured}"
 ENTRIES = Path(__file__).parent / "tables.toml"
@@ -74,8 +68,7 @@ ENTRIES = Path(__file__).parent / "tables.toml"
 @cache
 def read_entries() -> dict[str, Entry]:
     """Return all entries of tables.toml by name."""
-    with open(ENTRIES, "rb") as file:
-        return tomllib.load(file)
+    return read_toml(ENTRIES)
 
 
 # --- from a file to rows --------------------------------------------------------------------------
@@ -241,8 +234,11 @@ def cell_of(column: Mapping[str, Any], row: Row) -> str:
     if kind == "scores":
         return format_scores(values, row.published.get(column["value"]))
     if kind == "interval":
-        found = [score_of(record, column["value"]) for record in row.records]
-        scores = [score for score in found if score is not None]
+        scores = []
+        for record in row.records:
+            score = score_of(record, column["value"])
+            if score is not None:
+                scores.append(score)
         return cell_with_interval(scores, row.published.get(column["value"]))
     if kind == "difference":
         return difference_cell(row, column["value"])

@@ -32,12 +32,7 @@ from minbert.commands.ending import exit_code
 from minbert.commands.flags import Parser
 from minbert.training.code_version import ROOT
 from tools.tables.__main__ import BLOCK
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    # pytest installs it where Python has no reader of its own.
-    import tomli as tomllib
+from tools.toml_files import read_toml
 
 EXCEPTIONS = Path(__file__).parent / "numbers_in_code.toml"
 
@@ -224,8 +219,7 @@ def find_numbers_in_code(code: str) -> list[Finding]:
 
 def read_exceptions() -> set[tuple[str, str]]:
     """Return the files and numbers of numbers_in_code.toml."""
-    with open(EXCEPTIONS, "rb") as file:
-        reasons = tomllib.load(file)
+    reasons = read_toml(EXCEPTIONS)
     exceptions: set[tuple[str, str]] = set()
     for files in reasons.values():
         for name, numbers in files.items():

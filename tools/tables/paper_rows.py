@@ -25,13 +25,13 @@ from dataclasses import replace
 from typing import Any
 
 from experiments.paper_recipes import AVERAGE, PaperRecipe, find_recipe
-from experiments.paper_scores import Score, copies_in_order, scores_of_record
+from experiments.paper_scores import Score, copies_in_order, mean_on_same_rows, scores_of_record
 from experiments.records import Record, newest_of
 from experiments.results import join
 from experiments.tables import ENOUGH_SEEDS, format_difference, judge
 from tools.tables.conditions import measured_on
 from tools.tables.report_rows import NOTHING, TOO_FEW, compare, directions
-from tools.tables.row_chance import OF_DIFFERENCES, OF_INTERVALS, STANDARD_ERRORS
+from tools.tables.row_chance import OF_DIFFERENCES, OF_INTERVALS, OF_SEEDS, STANDARD_ERRORS
 from tools.tables.rows import Content, Entry, Row, pairs_of
 
 SCORES = "scores."  # the fields of scores begin with it
@@ -39,7 +39,6 @@ ENCODER = "encoder"  # the name of the scores where one encoder is measured
 WORSE = "worse copy"
 FIFTHS = 5  # parts of the scale of labels
 COMPARISONS = ("paper comparisons", "paper changes")  # rows of differences
-OF_SEEDS = "The intervals are over the seeds."
 OF_COPIES = "That of a difference of two copies holds the seeds alone, as both have the same rows."
 # Words of the command of a run that differ between its seeds.
 OF_A_SEED = ("--seed", "--out")
@@ -349,14 +348,8 @@ def state_changes(entry: Entry, records: Sequence[Record]) -> list[Row]:
 
 
 def mean_of_copies(copies: Sequence[Sequence[Score]]) -> list[Score]:
-    """Return the mean of one or two copies, score by score, with the mean of their errors."""
-    means = []
-    for scores in zip(*copies, strict=True):
-        errors = [score.error for score in scores if score.error is not None]
-        error = statistics.fmean(errors) if len(errors) == len(scores) else None
-        value = statistics.fmean(score.value for score in scores)
-        means.append(Score(value, error, scores[0].num_groups))
-    return means
+    """Return the mean of one or two copies, score by score."""
+    return [mean_on_same_rows(scores) for scores in zip(*copies, strict=True)]
 
 
 def cosines_by_fifth(buckets: Sequence[Mapping[str, Any]]) -> list[Score]:

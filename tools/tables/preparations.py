@@ -21,6 +21,7 @@ from tools.tables.ensembles import check_table, distinct
 from tools.tables.paper_rows import PAPER_NOTES, PAPER_ROWS
 from tools.tables.report_rows import REPORT_NOTES, REPORT_ROWS
 from tools.tables.row_chance import (
+    MACRO_F1,
     OF_DIFFERENCES,
     OF_INTERVALS,
     SAME_ROWS,
@@ -75,7 +76,7 @@ def scores_of_shares(records: Sequence[Record]) -> dict[Shares, list[float]]:
     scores = {}
     by_shares = group_by(records, lambda record: Shares(record["neutral"], record["strong"]))
     for shares, group in by_shares.items():
-        scores[shares] = [record["scores"]["SST, macro-F1"] for record in group]
+        scores[shares] = [record["scores"][MACRO_F1] for record in group]
     return scores
 
 

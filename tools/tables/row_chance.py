@@ -53,10 +53,11 @@ MACRO_F1 = "SST, macro-F1"
 DRAWN = ("real-sentences.jsonl", "sample-parts.jsonl")
 NUM_CLASSES = 5
 OF_INTERVALS = (
-    "Each interval holds the chance in the rows, and with several seeds that in the seeds, too."
+    "Each interval accounts for chance in the rows and, with several seeds, in the seeds."
 )
-SAME_ROWS = "Both sides of a difference are measured on the same rows, for which it holds."
-OF_DIFFERENCES = f"The intervals are over the seeds. {SAME_ROWS}"
+SAME_ROWS = "Both sides of a difference have the same rows. Other rows may give another difference."
+OF_SEEDS = "The intervals are over the seeds."
+OF_DIFFERENCES = f"{OF_SEEDS} {SAME_ROWS}"
 ESTIMATED = (
     "These records hold no predictions. The largest chance of later runs, whose rows were drawn "
     "anew, is an estimate for"
@@ -124,8 +125,12 @@ def chance_of(row: Row, path: str) -> Chance | None:
 @functools.cache
 def largest_error_of_macro_f1() -> float:
     """Return the largest standard error over the 1,101 rows of SST."""
-    records = [record for name in DRAWN for record in read_records(RECORDS / name)]
-    return max(record["row_errors"][MACRO_F1] for record in records if "row_errors" in record)
+    errors = []
+    for name in DRAWN:
+        for record in read_records(RECORDS / name):
+            if "row_errors" in record:
+                errors.append(record["row_errors"][MACRO_F1])
+    return float(max(errors))
 
 
 def measured(row: Row, path: str) -> list[float]:
@@ -244,7 +249,7 @@ def note_of_column(content: Content) -> str:
         "the 95 % interval of one score."
     )
     if len(content.rows) > 1:
-        note += " It is that of the model for which it is widest."
+        note += " It is the widest one among the models."
     if any(is_estimated(row) for row in content.rows) and MACRO_F1 in cells:
         note += f" {ESTIMATED} {MACRO_F1}."
     without = [name for name, cell in cells.items() if cell == UNKNOWN]

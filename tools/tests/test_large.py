@@ -1,5 +1,7 @@
 """tools/benchmarks/large.py: what is made of the numbers of the measured processes."""
 
+from pathlib import Path
+
 import pytest
 
 from tools.benchmarks import large
@@ -15,7 +17,7 @@ def started(monkeypatch):
     def start(words, num_processes):
         commands.append((list(words), num_processes))
         if "--out" in words and words[0] == "contrastive.embed":
-            large.Path(words[-1]).write_bytes(vectors.pop())
+            Path(words[-1]).write_bytes(vectors.pop())
         return answers.pop(0)
 
     monkeypatch.setattr(large, "start", start)
@@ -42,13 +44,18 @@ def test_the_slower_process_counts_and_files_are_compared(started, tmp_path):
         large.embed(tmp_path, "minilm", "fp32", 5)
 
 
-def test_each_measurement_is_a_record(started, tmp_path, monkeypatch, capsys):
+def test_each_measurement_is_a_record(started, monkeypatch, capsys):
     _, answers, _ = started
     answers += [[{"adding": 1.0, "all": 4.0}, {}]]
-    monkeypatch.setattr(large, "LARGE", tmp_path / "large.jsonl")
-    monkeypatch.setattr(large, "record_measurement", lambda path, record: path.write_text("kept"))
+    records = []
+    monkeypatch.setattr(large, "record_measurement", lambda path, record: records.append(record))
     assert large.main(["gradients", "--record"]) == 0
     assert "0.250" in capsys.readouterr().out
-    assert (tmp_path / "large.jsonl").read_text() == "kept"
+    (record,) = records
+    assert record["value"] == 0.25 and record["machine"]["threads"] == 1 and record["model"]
+
+
+@pytest.mark.parametrize("words", [["growths"], [], ["int8"]])
+def test_what_cannot_be_measured(words):
     with pytest.raises(SystemExit):
-        large.main(["growths"])
+        large.main(words)
