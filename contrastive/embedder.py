@@ -201,8 +201,9 @@ def open_embedder(
     encoder = BertModel.from_pretrained(folder, attention_implementation="fused").to(chosen_device)
     if pooling == "pooler":
         check_pooler(model, encoder)
+    report = encoder.load_report
     notes = [
-        str(encoder.load_report),
+        *([] if report is None else [report.describe(pooling)]),
         f"pooling: {pooling} ({reason_for_pooling(pooling, stored)})",
         f"device: {chosen_device} ({device_reason})",
         f"precision: {precision} ({precision_reason})",

@@ -263,8 +263,10 @@ def run_series(series: Series, against: str, records: Path | None) -> int:
             if records is not None:
                 add_record(records, record)
 
-    text = results.tables()
+    tables = results.tables()
+    conditions = results.conditions()
     path = table_path(series)
+    text = "\n\n".join([*tables, *results.notes(), " ".join(conditions)])
     write_text(path, text + "\n")
     page = path.with_suffix(".html")
     terminal.doing("drawing the curves")
@@ -275,10 +277,13 @@ def run_series(series: Series, against: str, records: Path | None) -> int:
         build_latex(results.scores, against, results.labels, results.baselines),
     )
     write_pdf(path.with_suffix(".pdf"), [bar_plot(results.scores, results.labels)])
-    terminal.say(
-        f"\n{text}\n\nThese tables are also in {path}, and curves and bars in {page}. Beside them "
-        "stand ablation.csv with each score, ablation.tex for LaTeX, and the bars as ablation.pdf."
+    files = (
+        f"These tables are also in {path}, and curves and bars in {page}. Beside them stand "
+        "ablation.csv with each score, ablation.tex for LaTeX, and the bars as ablation.pdf."
     )
+    # The tables stand last, where a person looks first.
+    paragraphs = ["\n".join([*conditions, files]), *results.notes(), *tables]
+    terminal.say("\n" + "\n\n".join(paragraphs))
     return 0
 
 

@@ -398,11 +398,11 @@ def run_series(options: PapersOptions) -> None:
             add_records(RECORDS / f"{RECORD_FILE}.jsonl", [record])
     path = options.out / "papers.md"
     table = results.table()
-    text = f"{table}\n\n{ABOUT_TABLE} Model: {options.model}. Flags of --with: {options.with_}."
+    about = f"{ABOUT_TABLE} Model: {options.model}. Flags of --with: {options.with_ or 'none'}."
     if options.rows:
-        text += f" Of each file, at most {options.rows:,} rows were measured."
-    write_text(path, text + "\n")
-    terminal.say(f"\n{text}\n\nThis table is also in {path}.")
+        about += f" Of each file, at most {options.rows:,} rows were measured."
+    write_text(path, f"{table}\n\n{about}\n")
+    terminal.say(f"\n{about} This table is also in {path}.\n\n{table}")
 
 
 def is_for_papers(words: Sequence[str]) -> bool:

@@ -99,22 +99,25 @@ class Results:
         for stage, stage_record in stage_records(folder, run).items():
             self.stages.setdefault(f"{name}: {stage}", []).append(stage_record)
 
-    def tables(self) -> str:
-        """Return all tables in Markdown, with the conditions of the runs at the end.
+    def tables(self) -> list[str]:
+        """Return all tables in Markdown.
 
         Raises ValueError where a run and its control differ in more than their recipes.
         """
         tables = [build_score_table(self.scores, self.labels, self.baselines)]
         if self.against:
             self.check_controls()
-            table = build_difference_table(self.scores, self.against, self.labels)
-            tables += [table, ABOUT_DIFFERENCES]
+            tables.append(build_difference_table(self.scores, self.against, self.labels))
         if self.train:
             tables.append(build_train_table(self.train, self.labels))
         if self.stages:
             tables.append(build_stage_table(self.stages))
-        tables += describe_warnings(self.warnings)
-        return "\n\n".join([*tables, self.conditions()])
+        return tables
+
+    def notes(self) -> list[str]:
+        """Return what the tables mean and what the runs warned of, in paragraphs of Markdown."""
+        about = [ABOUT_DIFFERENCES] if self.against else []
+        return [*about, *describe_warnings(self.warnings)]
 
     def check_controls(self) -> None:
         """Raise ValueError where a run cannot be compared with its control."""
@@ -137,20 +140,20 @@ class Results:
 
     def sections(self) -> list[Section]:
         """Return the sections of the page: the conditions, then bars and curves."""
-        about = Section("The runs", self.conditions(), level=2)
+        about = Section("The runs", " ".join(self.conditions()), level=2)
         sections = [about]
         if self.against:
             table = difference_table(self.scores, self.against, self.labels)
             sections.append(Section("Differences", ABOUT_DIFFERENCES, table, level=2))
         return [*sections, *build_sections(self.scores, self.histories, self.labels)]
 
-    def conditions(self) -> str:
-        """Return one line that says how the runs were made and what the numbers are."""
+    def conditions(self) -> list[str]:
+        """Return sentences that say how the runs were made and what the numbers are."""
         runs = list(itertools.chain.from_iterable(self.runs.values()))
         # A row has the name of its recipe, whatever the flags have changed.
         flags = shlex.join(self.series.flags)
         models = [str(run["options"].get("model", "unknown")) for run in runs]
-        sentences = [
+        return [
             "Each number is the mean over the seeds ± the standard deviation, which divides by "
             "n - 1. In brackets: the published score. All seeds share the dev rows, so ± says "
             "nothing about other rows.",
@@ -162,7 +165,6 @@ class Results:
             f"Data: {describe_data(runs)}.",
             f"Code: {describe_codes(runs)}.",
         ]
-        return " ".join(sentences)
 
 
 def describe_replaced(series: Series) -> list[str]:

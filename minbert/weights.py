@@ -108,11 +108,25 @@ class LoadReport:
     unchanged: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        missing = f" ({', '.join(self.missing)}: newly initialised)" if self.missing else ""
+        return self.describe()
+
+    def describe(self, pooling: str = "") -> str:
+        """Say in one line what was read. pooling: of the sentence vector, "" if it is not known.
+
+        `load` lets only the pooler be missing, and only --pooling pooler reads it.
+        """
+        missing = ""
+        about_pooler = ""
+        if not self.missing:
+            missing = ", 0 missing"
+        elif pooling in ("", "pooler"):
+            about_pooler = "; it holds no pooler, so the pooler starts with random weights"
+        else:
+            about_pooler = f"; it holds no pooler, which --pooling {pooling} does not need"
         ignored = f" ({', '.join(self.ignored)})" if self.ignored else ""
         text = (
-            f"{self.source}: {self.num_loaded} tensors loaded, {len(self.missing)} missing"
-            f"{missing}, {len(self.ignored)} ignored{ignored}"
+            f"{self.source}: {self.num_loaded} tensors loaded{missing}, "
+            f"{len(self.ignored)} ignored{ignored}{about_pooler}"
         )
         if self.adapter_base is not None:
             place = "in" if self.adapter_base == self.source else f"into {self.adapter_base}"

@@ -136,6 +136,15 @@ def printed_cells(answer: Answer, has_probabilities: bool) -> list[list[str]]:
     return cells
 
 
+def describe_probabilities(answer: Answer) -> str:
+    """Which classes the printed probabilities belong to, in their order."""
+    names = answer.task.label_names
+    # PARA has one number, which can be a training label.
+    if answer.task.is_built_in and answer.votes.ndim == 1:
+        names = names[1:]
+    return f"probabilities of each row, in this order: {', '.join(names)}"
+
+
 def warn_of_unknown_words(
     runs: Sequence[Record],
     task: TaskSpec,

@@ -319,7 +319,7 @@ def closing_table(
         names = ", ".join(untrained)
         lines.append(f"–: not trained; the files of {names} hold what an untrained head says")
     if chance is not None:
-        lines += lines_on_tfidf(chance, score_titles(tasks))
+        lines += lines_on_tfidf(chance, score_titles(tasks), baselines.get(TFIDF, {}))
     return "\n".join(lines)
 
 
@@ -328,16 +328,46 @@ def interval_cells(intervals: Mapping[str, Sequence[float]]) -> dict[str, str]:
     return {name: f"{low:.3f} to {high:.3f}" for name, (low, high) in intervals.items()}
 
 
-def lines_on_tfidf(chance: Chance, titles: Mapping[str, str]) -> list[str]:
-    """A line with the scores whose difference to TF-IDF can't be told from chance, if any."""
+def lines_on_tfidf(
+    chance: Chance, titles: Mapping[str, str], of_tfidf: Mapping[str, float]
+) -> list[str]:
+    """Lines on the scores whose difference to TF-IDF can't be told from chance, if any.
+
+    The intervals in the table may seem to say another thing. Then a line says why.
+    titles: of the scores. of_tfidf: its scores.
+    """
     untold = []
+    outside = []  # not told, although TF-IDF lies outside the interval
+    inside = []  # told, although TF-IDF lies inside the interval
     for name, title in titles.items():
-        line = chance.against_tfidf.get(name)
-        if line is not None and not line["is_told"]:
+        difference = chance.against_tfidf.get(name)
+        if difference is None:
+            continue
+        low, high = chance.intervals[name]
+        is_inside = low <= of_tfidf[name] <= high
+        if not difference["is_told"]:
             untold.append(title)
-    if not untold:
-        return []
-    return [f"The difference to TF-IDF can't be told from chance: {', '.join(untold)}."]
+            outside += [] if is_inside else [title]
+        elif is_inside:
+            inside.append(title)
+
+    lines = []
+    if untold:
+        line = f"The difference to TF-IDF can't be told from chance: {', '.join(untold)}."
+        if "overall_2024" in titles:
+            line += " That of overall 2024 was not tested, for it has the same tasks."
+        lines.append(line)
+    if outside:
+        lines.append(
+            f"TF-IDF is outside the interval of {', '.join(outside)}. But its score is uncertain, "
+            f"too, and {len(chance.against_tfidf)} differences are tested at once."
+        )
+    if inside:
+        lines.append(
+            f"TF-IDF is inside the interval of {', '.join(inside)}. But both answered the same "
+            "rows, so their difference is known better than each score."
+        )
+    return lines
 
 
 def score_lines(

@@ -7,8 +7,8 @@ task of pairs, such as PARA and STS, is two texts with a tab between them. Of a 
 Each row is printed behind its prediction: the class of a task of the course (0 to 4 of SST, 1 or 0
 of PARA), its name, and the model's confidence in it. A user's own task has names alone. A
 similarity has neither name nor confidence. With `--probabilities` the probabilities stand in their
-place. Tabs stand between the columns. A terminal gets aligned columns instead. --out writes all
-columns of the input to a file for a spreadsheet.
+place, and standard error names their classes. Tabs stand between the columns. A terminal gets
+aligned columns instead. --out writes all columns of the input to a file for a spreadsheet.
 
 A warning names rows of words that the training rows never held. The model answers them, too, but
 the answer means little.
@@ -73,6 +73,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if options.out is not None:
             answers.write_answers(options.out, texts, answer, options.probabilities)
             terminal.say(answers.describe_file(options.out, texts))
+        elif options.probabilities:
+            terminal.say(answers.describe_probabilities(answer))
     if options.out is None:
         answers.print_rows(texts, answers.printed_cells(answer, options.probabilities))
     answers.processes.end()

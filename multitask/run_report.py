@@ -29,6 +29,7 @@ from multitask.conflicts import conflict_figure
 from multitask.errors.mistakes import DevOutputs, worst_section
 from multitask.leaderboard import (
     INTERVAL_TITLE,
+    TFIDF,
     Chance,
     interval_cells,
     known_scores,
@@ -139,7 +140,7 @@ def prose_on_chance(run: ReportedRun) -> str:
     sentences = [
         "The interval holds the score on all such rows in 95 of 100 cases. It says nothing about "
         "other seeds.",
-        *lines_on_tfidf(chance, score_titles(run.tasks)),
+        *lines_on_tfidf(chance, score_titles(run.tasks), record["baselines"].get(TFIDF, {})),
     ]
     return "".join(f" {sentence}" for sentence in sentences)
 

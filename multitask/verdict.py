@@ -23,7 +23,7 @@ class Lead(NamedTuple):
     def sentence(self) -> str:
         """Both scores in words."""
         return (
-            f"In {self.task.title}, {self.baseline} is better than this model: "
+            f"In {self.task.title}, {self.baseline} scores higher than this model: "
             f"{self.task.metric} {self.baseline_score:.4f} and {self.score:.4f}."
         )
 

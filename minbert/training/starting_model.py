@@ -46,5 +46,5 @@ def open_model(
     tokenizer = BertTokenizer.from_pretrained(folder, token_folder)
     report = encoder.load_report
     if report is not None:
-        terminal.facts([Fact.of(report.source, str(report))])
+        terminal.facts([Fact.of(report.source, report.describe(options.pooling))])
     return StartingModel(encoder, tokenizer, folder, encoder_fingerprint(encoder, tokenizer))

@@ -100,13 +100,19 @@ def test_several_runs_are_averaged(two_runs, predict, name):
     assert expected not in alone
 
 
-@pytest.mark.parametrize("name", ["sst", "para"])
-def test_probabilities_are_the_mean_of_the_runs(two_runs, predict, name):
+@pytest.mark.parametrize(
+    ("name", "classes"),
+    [
+        ("sst", "negative, somewhat negative, neutral, somewhat positive, positive"),
+        ("para", "paraphrase"),
+    ],
+)
+def test_probabilities_are_the_mean_of_the_runs(two_runs, predict, name, classes):
     runs = [open_run(folder) for folder in two_runs]
     lines = ["\t".join(example.texts) for example in runs[0].tables[name]["dev"].examples]
     expected = np.mean([probabilities(run.outputs(name, "dev")) for run in runs], axis=0)
     code, printed, said = predict("\n".join(lines), *two_runs, "--task", name, "--probabilities")
-    assert (code, said) == (0, "")
+    assert (code, said) == (0, f"probabilities of each row, in this order: {classes}\n")
     values, texts = zip(*(line.split("\t", 1) for line in printed.splitlines()), strict=True)
     assert list(texts) == lines
     found = np.array([list(map(float, value.split(" "))) for value in values])

@@ -47,7 +47,7 @@ def write_run(folder, seed: int, score: float, **options) -> None:
     said = [
         "warning: of a start before",
         f"minBERT 1.0, run {folder.name}",
-        f"warning: In tickets, vectors is better than this model: accuracy 0.9 and {score}.",
+        f"warning: In tickets, vectors scores higher than this model: accuracy 0.9 and {score}.",
     ]
     folder.with_name(f"{folder.name}.log").write_text("\n".join(said))
     (folder / "run.json").write_text(json.dumps({**record, "epochs": epochs}))
@@ -80,9 +80,10 @@ def test_two_sets_of_flags_stand_in_one_table(finished, capsys):
     assert printed.count("warning: ") == 1, "each warning once"
     assert (
         "- plain (seeds 0, 1, 2), simcse (seeds 0, 1, 2); the numbers are those of the first run: "
-        "warning: In tickets, vectors is better than this model: accuracy 0.9 and 0.7."
+        "warning: In tickets, vectors scores higher than this model: accuracy 0.9 and 0.7."
     ) in printed
-    assert "Flags of simcse: `--pretrain simcse`." in printed
+    assert "\nFlags of simcse: `--pretrain simcse`.\n" in printed
+    assert printed.splitlines()[-1].startswith("| simcse | 3 | 0.110"), "the tables stand last"
 
     # The differences are the first result of the page.
     page = (folder / "ablation.html").read_text(encoding="utf-8")

@@ -216,7 +216,8 @@ def test_a_missing_pooler_is_reported_and_only_that_may_be_missing(folder):
     rewrite(folder, {name: tensor for name, tensor in tensors.items() if "pooler" not in name})
     report = BertModel.from_pretrained(folder).load_report
     assert report.missing == ("pooler.dense.weight", "pooler.dense.bias")
-    assert "pooler.dense.weight" in str(report)
+    assert "so the pooler starts with random weights" in str(report) == report.describe("pooler")
+    assert report.describe("mean").endswith("no pooler, which --pooling mean does not need")
     del tensors["encoder.layer.3.output.dense.bias"]
     rewrite(folder, tensors)
     with pytest.raises(

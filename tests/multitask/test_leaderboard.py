@@ -173,8 +173,17 @@ def test_intervals_and_what_chance_may_have_done():
         "dev            minBERT   95 % interval   TF-IDF",
         "SST accuracy    0.5000  0.460 to 0.550   0.2500",
     ]
-    line = "The difference to TF-IDF can't be told from chance: PARA accuracy, overall 2023."
-    assert lines[-1] == line
+    assert lines[-2:] == [
+        "The difference to TF-IDF can't be told from chance: PARA accuracy, overall 2023. That of "
+        "overall 2024 was not tested, for it has the same tasks.",
+        "TF-IDF is outside the interval of PARA accuracy, overall 2023. But its score is "
+        "uncertain, too, and 4 differences are tested at once.",
+    ]
+
+    # The model's own scores lie inside its intervals.
+    lines = leaderboard.closing_table(SCORES, {"TF-IDF": SCORES}, chance=chance).splitlines()
+    assert lines[-1].startswith("TF-IDF is inside the interval of SST accuracy, STS Pearson. But")
+    assert not any("outside" in line for line in lines)
 
 
 def test_perfect_answers_are_told_from_tfidf_and_tfidf_itself_is_not(sample_data):

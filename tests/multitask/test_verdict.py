@@ -99,7 +99,7 @@ def test_the_best_baseline_is_named():
     (lead,) = leads(record_of(0.55), TASKS, list(TASKS))
     assert (lead.task.name, lead.baseline) == ("sts", "vectors")
     assert describe_verdict(record_of(0.55), TASKS, list(TASKS)) == (
-        "On the dev rows: In STS, vectors is better than this model: Pearson 0.6000 and 0.5500."
+        "On the dev rows: In STS, vectors scores higher than this model: Pearson 0.6000 and 0.5500."
     )
 
 
@@ -123,7 +123,7 @@ def test_the_advice_fits_the_options(head, num_steps, words):
     heads = HeadOptions(head=head, para_head="features" if head == "cosine" else "auto")
     options = MultitaskOptions(heads=heads)
     (line,) = warnings_of_leads(record_of(0.1, num_steps), TASKS, list(TASKS), options, {"sts": 64})
-    assert line.startswith("warning: In STS, vectors is better") and words in line
+    assert line.startswith("warning: In STS, vectors scores higher") and words in line
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def test_the_advice_for_pairs_with_classes(option, num_steps, words):
     record["scores"]["para"] = 0.1
     options = MultitaskOptions(fine_tuning=FineTuningOptions(option=option))
     (line,) = warnings_of_leads(record, TASKS, list(TASKS), options, {"para": 64})
-    assert line.startswith("warning: In PARA, TF-IDF is better") and words in line
+    assert line.startswith("warning: In PARA, TF-IDF scores higher") and words in line
 
 
 def test_the_advice_for_pairs_with_scores_is_followed(tmp_path, capsys):
