@@ -129,7 +129,8 @@ def info_nce(
         same_hard: (B, K B) bool, the same for the hard negatives. Here the diagonal counts.
 
     Returns a scalar, at least 0. If all similarities are equal, it is log B, with hard
-    negatives log (1 + K) B.
+    negatives log (1 + K) B. Raises ValueError for positives of another shape, hard negatives that
+    are not K blocks of it, or a temperature that is not above 0.
 
     Other names of this loss: multiple negatives ranking with scale 1 / t, NT-Xent over rows only,
     in-batch softmax. Compare with `bsc`, which also runs over columns, and with

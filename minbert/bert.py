@@ -101,7 +101,10 @@ class BertEmbeddings(nn.Module):
         )
 
     def forward(self, input_ids: Tensor, token_type_ids: Tensor) -> Tensor:
-        """Embed tokens: input_ids and token_type_ids (B, T) int64 -> (B, T, H)."""
+        """Embed tokens: input_ids and token_type_ids (B, T) int64 -> (B, T, H).
+
+        `positions_of` looks up the positions. `project`, where there is one, comes last.
+        """
         words = self.word(input_ids)  # (B, T, E)
         segments = 0 if self.segment is None else self.segment(token_type_ids)  # (B, T, E)
         positions = self.positions_of(input_ids)  # (T, E)

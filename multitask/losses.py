@@ -55,8 +55,9 @@ def paraphrase_loss(
     logit: (B,), any float dtype, before the sigmoid. labels: (B,), 0 or 1 in any dtype. A label
     between them is the probability that a teacher gives to a paraphrase (knowledge distillation,
     Hinton et al. 2015, at temperature 1). shift: added to the logit of a pair labelled 0 or 1, here
-    and nowhere else. `prior_shift` computes it. weights: of the classes 0 and 1, (2,), as in
-    sentiment_loss. Of rows with several labels, logit and labels are (B, L) and weights (2, L).
+    and nowhere else. `prior_shift` computes it. weights: w_0 and w_1 of the two classes, (2,):
+    the loss of a row with the label y is multiplied by (1 - y) w_0 + y w_1. Of rows with several
+    labels, logit and labels are (B, L), weights (2, L), and the mean is over all B L labels.
 
     Returns a float32 scalar >= 0. For a logit of 0 it is log 2 = 0.693. Raises ValueError (from
     PyTorch) if the shapes differ. Compare with torch.nn.BCEWithLogitsLoss.

@@ -138,7 +138,7 @@ def mt_dnn(
 
     make_batches, generator: as in joint. weights: passes over a task's rows in one epoch, 1 for a
     task without an entry. 2 doubles its share. 0.5 takes half of its batches, drawn anew each
-    time. The number of batches is rounded, and at least 1.
+    time. The number of batches is rounded (half to even, as `round` does), and at least 1.
 
     Returns the steps of one epoch, each with a single batch. Raises ValueError for no tasks, a task
     without batches, or a weight of another task. Compare with joint, where all tasks weigh the same

@@ -131,6 +131,18 @@ def test_sentiment_by_hand():
     check_sentiment(sentiment_loss)
 
 
+@pytest.mark.parametrize("label", [5, -1])
+def test_a_label_that_is_no_class_is_refused(label):
+    try:
+        loss = sentiment_loss(torch.zeros(2, 5), torch.tensor([0, label]))
+    except (IndexError, RuntimeError):
+        return
+    pytest.fail(
+        f"the label {label} of 5 classes gives the loss {loss}: it must raise IndexError or "
+        "RuntimeError. Some ways to look up a number count from the end or wrap around."
+    )
+
+
 def check_paraphrase(loss: Loss) -> None:
     """sigmoid(log 3) = 3/4: a duplicate costs -log 3/4, another pair -log 1/4.
 
