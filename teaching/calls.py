@@ -36,9 +36,9 @@ def warm_up() -> None:
 def answer(name: str, function: Any, inputs: Mapping[str, np.ndarray], options: Settings) -> str:
     """Call a function, and describe its result as JSON.
 
-    The JSON holds `output`, `changed` (names of inputs that it changed) and `gradients` (by name of
-    the inputs in options["gradients_of"]: of the sum of output times the input "probe"). An
-    exception of the function is `error` instead.
+    The JSON holds `output`, its `dtype`, `changed` (names of inputs that it changed) and
+    `gradients` (by name of the inputs in options["gradients_of"]: of the sum of output times the
+    input "probe"). An exception of the function is `error` instead.
     """
     torch.manual_seed(options.get("seed", 0))
     tensors = {key: torch.from_numpy(np.array(value)) for key, value in inputs.items()}
@@ -49,15 +49,20 @@ def answer(name: str, function: Any, inputs: Mapping[str, np.ndarray], options: 
     try:
         with fast.switched(is_fast=False):
             output = CALLS[name](function, dict(tensors), options)
-        gradients = gradients_of(output, tensors, wanted)
+        parts = {
+            "output": output,
+            "dtype": str(getattr(output, "dtype", "")).removeprefix("torch."),
+            "changed": [key for key in tensors if is_changed(tensors[key], before[key])],
+            "gradients": gradients_of(output, tensors, wanted),
+        }
+        return json.dumps(parts, default=described)
     except Exception as error:  # whatever the student's code raises
         return json.dumps({"error": f"{type(error).__name__}: {error}"[:500]})
-    changed = []
-    for key, value in tensors.items():
-        if not torch.equal(value.detach().nan_to_num(), before[key].nan_to_num()):
-            changed.append(key)
-    described = {key: described_tensor(value) for key, value in gradients.items()}
-    return json.dumps({"output": describe(output), "changed": changed, "gradients": described})
+
+
+def is_changed(tensor: Tensor, before: Tensor) -> bool:
+    """Whether a tensor holds other numbers than before."""
+    return not torch.equal(tensor.detach().nan_to_num(), before.nan_to_num())
 
 
 def gradients_of(output: Any, tensors: Tensors, names: Sequence[str]) -> Tensors:
@@ -73,23 +78,9 @@ def gradients_of(output: Any, tensors: Tensors, names: Sequence[str]) -> Tensors
     return gradients
 
 
-def describe(value: Any) -> Any:
-    """A result as plain lists; an object of another type as its type's name."""
-    if isinstance(value, Tensor):
-        return described_tensor(value)
-    if isinstance(value, list | tuple):
-        return [describe(item) for item in value]
-    if value is None or isinstance(value, bool | int | float | str):
-        return {"value": value}
-    return {"type": type(value).__name__}
-
-
-def described_tensor(value: Tensor) -> dict[str, Any]:
-    """Numbers, shape and dtype of a tensor."""
-    value = value.detach()
-    numbers = value.double() if value.is_floating_point() else value
-    dtype = str(value.dtype).removeprefix("torch.")
-    return {"dtype": dtype, "shape": list(value.shape), "numbers": numbers.flatten().tolist()}
+def described(value: Any) -> Any:
+    """What JSON lacks: a tensor as its numbers, and any other object as the name of its type."""
+    return {"numbers": value.tolist()} if isinstance(value, Tensor) else type(value).__name__
 
 
 # --- the calls ------------------------------------------------------------------------------------
@@ -176,34 +167,29 @@ def call_mask_tokens(function: Any, inputs: Tensors, options: Settings) -> Any:
 
 
 def call_sampler(function: Any, inputs: Tensors, options: Settings) -> Any:
-    """Call a sampler several times. Also returns which passes it asked for."""
+    """Call a sampler several times. Also returns which passes it asked for of each task."""
     results = []
     generator = torch.Generator().manual_seed(options["seed"])
-    for call in range(options.get("num_calls", 1)):
+    for _ in range(options.get("num_calls", 1)):
         if options.get("is_reseeded"):
             generator.manual_seed(options["seed"])
-        asked: list[list[Any]] = []
+        asked: dict[str, list[list[int]]] = {task: [] for task in options["num_rows"]}
         makes = {}
         for task, num_rows in options["num_rows"].items():
-            makes[task] = batch_maker(task, num_rows, asked)
+            makes[task] = batch_maker(num_rows, asked[task])
         arguments = [options["argument"]] if "argument" in options else []
-        steps = [plain_step(step) for step in function(makes, generator, *arguments)]
-        results.append({"call": call, "steps": steps, "passes": asked})
-    return json.dumps(results)
+        steps = [list(step) for step in function(makes, generator, *arguments)]
+        results.append([steps, asked])
+    return results
 
 
-def plain_step(step: Any) -> list[list[Any]]:
-    """The batches of a step as lists: [task, rows] each."""
-    return [[task, list(rows)] for task, rows in step]
-
-
-def batch_maker(task: str, num_rows: int, asked: list[list[Any]]) -> Callable[..., Any]:
+def batch_maker(num_rows: int, asked: list[list[int]]) -> Callable[..., Any]:
     """A function that forms batches of two rows in a new order, and notes them in `asked`."""
 
     def make(generator: torch.Generator) -> list[list[int]]:
         order = torch.randperm(num_rows, generator=generator).tolist()
         batches = [order[start : start + 2] for start in range(0, num_rows, 2)]
-        asked.append([task, [list(batch) for batch in batches]])
+        asked.extend(list(batch) for batch in batches)
         return batches
 
     return make

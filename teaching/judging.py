@@ -39,24 +39,14 @@ Judge = Callable[[Case, Answer], str]
 Reference = Callable[[Mapping[str, Array], Mapping[str, Any]], Any]
 
 
-def read_answer(text: str) -> Answer:
-    """An answer from the child's JSON. Raises ValueError for another text."""
-    parts = json.loads(text)
-    output = read_value(parts["output"])
-    is_tensor = isinstance(parts["output"], dict) and "dtype" in parts["output"]
-    gradients = {name: read_value(value) for name, value in parts["gradients"].items()}
-    return Answer(
-        output, parts["changed"], gradients, parts["output"]["dtype"] if is_tensor else ""
-    )
+def read_answer(line: str) -> dict[str, Any]:
+    """The parts of an answer from the child's JSON (calls.py), with tensors as arrays."""
+    return dict(json.loads(line, object_hook=as_array))
 
 
-def read_value(value: Any) -> Any:
-    """An array, a plain value, or a list of them."""
-    if isinstance(value, list):
-        return [read_value(item) for item in value]
-    if "numbers" in value:
-        return np.array(value["numbers"]).reshape(value["shape"])
-    return value.get("value", value.get("type"))
+def as_array(parts: dict[str, Any]) -> Any:
+    """The array that stands in JSON as {"numbers": [...]}."""
+    return np.array(parts["numbers"]) if "numbers" in parts else parts
 
 
 # --- judges ---------------------------------------------------------------------------------------
@@ -578,22 +568,8 @@ def draw_plan(rng: Rng, **options: Any) -> Case:
     return Case({}, {"num_rows": num_rows, "seed": seed_of(rng), **options})
 
 
-class Plan(NamedTuple):
-    """What one call of a sampler returned, and the batches that it had asked for."""
-
-    steps: list[list[list[Any]]]
-    asked: dict[str, list[list[int]]]  # the batches of all passes of a task, in order
-
-
-def plans_of(answer: Answer) -> list[Plan]:
-    """The plans of all calls of a sampler."""
-    plans = []
-    for result in json.loads(answer.output):
-        asked: dict[str, list[list[int]]] = {}
-        for task, batches in result["passes"]:
-            asked.setdefault(task, []).extend(batches)
-        plans.append(Plan(result["steps"], asked))
-    return plans
+# The answer of a sampler has for each call its steps, and by task the batches of all passes that it
+# asked for, in order.
 
 
 def judge_joint(case: Case, answer: Answer) -> str:
@@ -601,11 +577,11 @@ def judge_joint(case: Case, answer: Answer) -> str:
     counts = {task: -(-rows // 2) for task, rows in case.options["num_rows"].items()}
     is_smallest = case.options.get("argument") == "smallest"
     expected = min(counts.values()) if is_smallest else max(counts.values())
-    for plan in plans_of(answer):
-        if len(plan.steps) != expected:
-            return f"{len(plan.steps)} steps, expected {expected}"
-        for number, step in enumerate(plan.steps):
-            wanted = [[task, plan.asked[task][number]] for task in counts]
+    for steps, asked in answer.output:
+        if len(steps) != expected:
+            return f"{len(steps)} steps, expected {expected}"
+        for number, step in enumerate(steps):
+            wanted = [[task, asked[task][number]] for task in counts]
             if step != wanted:
                 return f"step {number} is {step}, expected {wanted}: passes one after the other"
     return ""
@@ -617,29 +593,27 @@ def judge_mt_dnn(case: Case, answer: Answer) -> str:
     counts = {}
     for task, rows in case.options["num_rows"].items():
         counts[task] = max(1, round(-(-rows // 2) * weights.get(task, 1.0)))
-    plans = plans_of(answer)
     firsts: Counter[str] = Counter()
-    for plan in plans:
-        if any(len(step) != 1 for step in plan.steps):
+    for steps, asked in answer.output:
+        if any(len(step) != 1 for step in steps):
             return "expected is one batch in each step"
-        batches = Counter(str(step[0]) for step in plan.steps)
-        asked: Counter[str] = Counter()
+        batches = Counter(str(step[0]) for step in steps)
         for task in counts:
-            asked.update(str([task, batch]) for batch in plan.asked[task])
-        if Counter(step[0][0] for step in plan.steps) != counts or batches - asked:
+            batches.subtract(str([task, batch]) for batch in asked[task])
+        if Counter(step[0][0] for step in steps) != counts or max(batches.values()) > 0:
             return "expected are the batches of each pass, each once"
-        firsts[plan.steps[0][0][0]] += 1
+        firsts[steps[0][0][0]] += 1
     for task, count in counts.items():
         share = count / sum(counts.values())
-        allowed = 5 * np.sqrt(share * (1 - share) * len(plans))
-        if abs(firsts[task] - share * len(plans)) > allowed:
+        num_calls = len(answer.output)
+        if abs(firsts[task] - share * num_calls) > 5 * np.sqrt(share * (1 - share) * num_calls):
             return "each batch must be as likely as another to come first"
     return ""
 
 
 def judge_repeated(case: Case, answer: Answer) -> str:
     """Both plans are the same."""
-    first, second = plans_of(answer)
+    first, second = answer.output
     return "" if first == second else "the same state of the generator gives another plan"
 
 

@@ -24,7 +24,7 @@ import numpy as np
 from teaching.calls import answer
 from teaching.checks import CHECKS, Check
 from teaching.grafting import Refused, graft
-from teaching.judging import Case, read_answer
+from teaching.judging import Answer, Case, read_answer
 
 SECONDS = 10  # of computing, for all checks of a function
 WAIT = 6  # times as long, because a busy machine computes less
@@ -62,7 +62,8 @@ def grade_function(name: str, clean: str, student: str, module: ModuleType) -> F
         try:
             made = graft(clean, student, name, module)
         except Refused as error:
-            send(json.dumps({"refused": str(error)}))
+            for _ in cases:
+                send(json.dumps({"error": f"refused: {error}"}))
             return
         owner, _, method = name.rpartition(".")
         place = getattr(module, owner) if owner else module
@@ -76,8 +77,6 @@ def grade_function(name: str, clean: str, student: str, module: ModuleType) -> F
     results: list[CheckResult] = []
     for number, (check, case) in enumerate(zip(checks, cases, strict=True)):
         line = lines[number] if number < len(lines) else json.dumps({"error": ending})
-        if lines and "refused" in json.loads(lines[0]):
-            line = lines[0]
         message = judge(check, case, line)
         if check.is_weak and results[0].message:
             message = message or f"counts only where '{checks[0].name}' passes"
@@ -87,14 +86,12 @@ def grade_function(name: str, clean: str, student: str, module: ModuleType) -> F
 
 def judge(check: Check, case: Case, line: str) -> str:
     """Say what is wrong with an answer, or ""."""
-    parts = json.loads(line)
-    if "refused" in parts:
-        return f"refused: {parts['refused']}"
-    if "error" in parts:
-        is_expected = check.error and parts["error"].startswith(f"{check.error}:")
-        return "" if is_expected else str(parts["error"])
     try:
-        return check.judge(case, read_answer(line))
+        parts = read_answer(line)
+        if "error" in parts:
+            is_expected = check.error and parts["error"].startswith(f"{check.error}:")
+            return "" if is_expected else str(parts["error"])
+        return check.judge(case, Answer(**parts))
     except Exception as error:
         # A result of another kind than every right one may break a judge in any way.
         return f"the result cannot be read ({type(error).__name__}: {error})"
