@@ -99,11 +99,18 @@ def call_mask_to_bias(function: Any, inputs: Tensors, options: Settings) -> Any:
     return function(inputs["mask"], getattr(torch, options["dtype"]))
 
 
-def config_of(options: Settings) -> BertConfig:
-    """A small encoder. Its dropout is 0 unless the case says otherwise."""
-    sizes = {"vocab_size": 30, "num_hidden_layers": 1, "max_position_embeddings": 12}
-    drops = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
-    return BertConfig(**{**sizes, **drops, **options["config"]})
+# A small encoder without dropout.
+CONFIG = {
+    "vocab_size": 30,
+    "hidden_size": 8,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 2,
+    "intermediate_size": 12,
+    "max_position_embeddings": 12,
+    "layer_norm_eps": 0.01,
+    "hidden_dropout_prob": 0.0,
+    "attention_probs_dropout_prob": 0.0,
+}
 
 
 def filled(module: nn.Module, inputs: Tensors, options: Settings) -> nn.Module:
@@ -119,7 +126,7 @@ def call_module(build: Callable[[BertConfig], nn.Module], *names: str) -> Callab
     """A call of a method: the module is built, and the inputs of these names are passed."""
 
     def call(function: Any, inputs: Tensors, options: Settings) -> Any:
-        module = filled(build(config_of(options)), inputs, options)
+        module = filled(build(BertConfig(**options["config"])), inputs, options)
         arguments = [inputs.get(name) for name in names]
         return function(module, *arguments)
 

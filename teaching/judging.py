@@ -12,8 +12,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from torch import nn
 
+from minbert import BertConfig
 from teaching import references
+from teaching.calls import CONFIG
 from teaching.references import Array
 
 Rng = np.random.Generator
@@ -68,36 +71,32 @@ def compare(found: Any, expected: Any, tolerance: float = 1e-5) -> str:
 
 
 def equal_to(reference: Reference, tolerance: float = 1e-5) -> Judge:
-    """A judge that compares with a reference, and wants the inputs unchanged."""
+    """A judge that compares numbers and gradients with a reference, and wants no input changed."""
 
     def judge(case: Case, answer: Answer) -> str:
         wrong = compare(answer.output, reference(*case), tolerance)
         if not wrong and answer.changed:
             wrong = f"the argument {answer.changed[0]} was changed in place"
-        return wrong
+        return wrong or wrong_gradient(reference, case, answer)
 
     return judge
 
 
-def gradients_of(reference: Reference) -> Judge:
-    """A judge of gradients, by central differences of the reference in a random direction."""
-
-    def judge(case: Case, answer: Answer) -> str:
-        generator = np.random.default_rng(len(case.inputs))
-        for name, gradient in answer.gradients.items():
-            direction = generator.standard_normal(case.inputs[name].shape)
-            ends = []
-            for sign in (1, -1):
-                moved = {**case.inputs, name: case.inputs[name] + sign * 1e-5 * direction}
-                value = reference(moved, case.options) * case.inputs.get("probe", 1.0)
-                ends.append(float(np.sum(value)))
-            slope = (ends[0] - ends[1]) / 2e-5
-            found = float((gradient * direction).sum())
-            if not abs(found - slope) <= 1e-4 * max(1.0, abs(slope)):
-                return f"the gradient of {name} is wrong: is the result detached, or rounded?"
-        return ""
-
-    return judge
+def wrong_gradient(reference: Reference, case: Case, answer: Answer) -> str:
+    """What is wrong, by central differences of the reference in a random direction."""
+    generator = np.random.default_rng(len(case.inputs))
+    for name, gradient in answer.gradients.items():
+        direction = generator.standard_normal(case.inputs[name].shape)
+        ends = []
+        for sign in (1, -1):
+            moved = {**case.inputs, name: case.inputs[name] + sign * 1e-5 * direction}
+            value = reference(moved, case.options) * case.inputs.get("probe", 1.0)
+            ends.append(float(np.sum(value)))
+        slope = (ends[0] - ends[1]) / 2e-5
+        found = float((gradient * direction).sum())
+        if not abs(found - slope) <= 1e-4 * max(1.0, abs(slope)):
+            return f"the gradient of {name} is wrong: is the result detached, or rounded?"
+    return ""
 
 
 def differs_from(reference: Reference) -> Judge:
@@ -117,11 +116,6 @@ def differs_from(reference: Reference) -> Judge:
 def is_shaped(found: Any, expected: Array) -> bool:
     """Whether a result is an array of the right shape."""
     return isinstance(found, np.ndarray) and found.shape == expected.shape
-
-
-def expects_error(case: Case, answer: Answer) -> str:
-    """The judge of a call that must raise an error: it came back."""
-    return "no error was raised; see the docstring"
 
 
 # --- drawing --------------------------------------------------------------------------------------
@@ -223,53 +217,9 @@ def judge_mask(case: Case, answer: Answer) -> str:
     return "" if is_right else "0 for tokens, very negative for padding"
 
 
-def of_linear(*names: str, rows: int = 8, columns: int = 8) -> dict[str, tuple[int, ...]]:
-    """The names and shapes of the weights of linear layers."""
-    parts: dict[str, tuple[int, ...]] = {}
-    for name in names:
-        parts[f"{name}.weight"] = (rows, columns)
-        parts[f"{name}.bias"] = (rows,)
-    return parts
-
-
-def of_norm(*names: str) -> dict[str, tuple[int, ...]]:
-    """The names and shapes of the weights of LayerNorms of eight units."""
-    parts: dict[str, tuple[int, ...]] = {}
-    for name in names:
-        parts[f"{name}.weight"] = (8,)
-        parts[f"{name}.bias"] = (8,)
-    return parts
-
-
-HEADS = of_linear("query", "key", "value", "output")
-WIDE = of_linear("up", rows=12) | of_linear("down", columns=12)
-SIZES = {
-    "hidden_size": 8,
-    "num_attention_heads": 2,
-    "intermediate_size": 12,
-    "layer_norm_eps": 0.01,
-}
-# The shapes of a module's weights by name.
-MODULES: dict[str, dict[str, tuple[int, ...]]] = {
-    "heads": HEADS,
-    "feed forward": WIDE,
-    "layer": {
-        **{f"attention.{name}": shape for name, shape in HEADS.items()},
-        **{f"feed_forward.{name}": shape for name, shape in WIDE.items()},
-        **of_norm("attention_norm", "feed_forward_norm"),
-    },
-    "embeddings": {
-        "word.weight": (30, 8),
-        "position.weight": (12, 8),
-        "segment.weight": (2, 8),
-        **of_norm("norm"),
-    },
-}
-
-
 def draw_module(
     rng: Rng,
-    module: str,
+    build: Callable[[BertConfig], nn.Module],
     is_masked: bool = False,
     has_positions: bool = False,
     training: bool = False,
@@ -279,9 +229,12 @@ def draw_module(
 ) -> Case:
     """The weights of a module, hidden states (2, 5, 8), and token ids and segments (3, 7).
 
-    has_positions: of three tokens. zeros: layers that give 0. config: beside SIZES.
+    has_positions: of three tokens. zeros: layers that give 0. config: what differs from CONFIG.
     """
-    inputs = {f"weights.{name}": normal(rng, *shape) for name, shape in MODULES[module].items()}
+    config = {**CONFIG, **config}
+    inputs: dict[str, Array] = {}
+    for name, parameter in build(BertConfig(**config)).named_parameters():
+        inputs[f"weights.{name}"] = normal(rng, *parameter.shape)
     for name in zeros:
         inputs[f"weights.{name}.weight"] *= 0
         inputs[f"weights.{name}.bias"] *= 0
@@ -294,7 +247,7 @@ def draw_module(
         inputs["positions"] = rng.permutation(10)[:3]
     if gradients_of:
         inputs["probe"] = normal(rng, 2, 5, 8)
-    options = {"config": {**SIZES, **config}, "training": training, "gradients_of": gradients_of}
+    options = {"config": config, "training": training, "gradients_of": gradients_of}
     return Case(inputs, {**options, "seed": seed_of(rng)})
 
 
@@ -481,13 +434,14 @@ def draw_loss(
     kind: str,
     dtype: str = "float32",
     is_weighted: bool = False,
+    is_column: bool = False,
     scale: float = 3.0,
     gradients_of: Sequence[str] = (),
     **arguments: Any,
 ) -> Case:
     """Outputs of a model, of this scale, and labels of six rows.
 
-    is_weighted: with a weight for each class.
+    is_weighted: with a weight for each class. is_column: outputs (6, 1) against labels (6,).
     """
     labels: Array = rng.uniform(0, 5, 6)
     if kind == "classes":
@@ -497,6 +451,8 @@ def draw_loss(
         soft = [0.0, 1.0] if is_weighted else [0.25, 0.9]
         labels = rng.permutation(np.array([0, 1, 1, 0, *soft], dtype=np.float32))
     outputs = scale * normal(rng, *((6, 5) if kind == "classes" else (6,)))
+    if is_column:
+        outputs = outputs[:, None]
     # Whole 64ths, which bfloat16 does not hold and half precision does.
     inputs = {OUTPUTS[kind]: np.round(outputs * 64) / 64, "labels": labels}
     if is_weighted:
@@ -504,13 +460,6 @@ def draw_loss(
         inputs["weights"] = weights.astype(np.float32)
     options = {"dtype": dtype, "in_dtype": [OUTPUTS[kind]], "gradients_of": gradients_of}
     return Case(inputs, {**options, "arguments": arguments})
-
-
-def draw_unequal(rng: Rng, kind: str) -> Case:
-    """As draw_loss, with a column (6, 1) against labels (6,)."""
-    case = draw_loss(rng, kind)
-    name = OUTPUTS[kind]
-    return Case({**case.inputs, name: case.inputs[name][:, None]}, case.options)
 
 
 def judge_scalar(reference: Reference, tolerance: float = 1e-4) -> Judge:
@@ -528,6 +477,7 @@ def judge_scalar(reference: Reference, tolerance: float = 1e-4) -> Judge:
 def draw_vectors(
     rng: Rng,
     num_hard: int = 0,
+    num_positives: int = 6,
     same: bool = False,
     is_trained: bool = False,
     gradients_of: Sequence[str] = (),
@@ -537,7 +487,7 @@ def draw_vectors(
 
     is_trained: the temperature is a tensor.
     """
-    inputs = {"anchors": normal(rng, 6, 4), "positives": normal(rng, 6, 4)}
+    inputs = {"anchors": normal(rng, 6, 4), "positives": normal(rng, num_positives, 4)}
     temperature = arguments.pop("temperature", rng.uniform(0.2, 0.8))
     if is_trained:
         inputs["temperature"] = np.array(temperature)
@@ -551,12 +501,6 @@ def draw_vectors(
         np.fill_diagonal(inputs["same"], True)
         inputs["same_hard"] = rng.random((6, 6)) < 0.3
     return Case(inputs, {"arguments": arguments, "gradients_of": gradients_of})
-
-
-def draw_bad_vectors(rng: Rng) -> Case:
-    """Six anchors and five positives."""
-    case = draw_vectors(rng)
-    return Case({**case.inputs, "positives": normal(rng, 5, 4)}, case.options)
 
 
 # --- samplers and surgery -------------------------------------------------------------------------

@@ -91,6 +91,8 @@ def judge(check: Check, case: Case, line: str) -> str:
         if "error" in parts:
             is_expected = check.error and parts["error"].startswith(f"{check.error}:")
             return "" if is_expected else str(parts["error"])
+        if check.error:
+            return "no error was raised; see the docstring"
         return check.judge(case, Answer(**parts))
     except Exception as error:
         # A result of another kind than every right one may break a judge in any way.
