@@ -41,14 +41,7 @@ MODULES: dict[str, Any] = {
     "torch.nn": nn,
     "torch.nn.functional": F,
 }
-GLOBALS: dict[str, Any] = {
-    "itertools": itertools,
-    "math": math,
-    "torch": torch,
-    "F": F,
-    "nn": nn,
-    "Tensor": Tensor,
-}
+GLOBALS = {"itertools": itertools, "math": math, "torch": torch, "F": F, "nn": nn, "Tensor": Tensor}
 
 # Attributes of tensors, of torch and its modules, of math, and of Python's containers. None of them
 # is an answer, opens a file, or leads to the rest of the process.
@@ -113,11 +106,8 @@ class Allowed(NamedTuple):
     # Names of its own module, such as helpers that are given.
     names: str = ""
 
-    # Attributes, such as those of `self`.
+    # Attributes, such as those of `self`. `data` may also be assigned.
     attributes: str = ""
-
-    # Attributes that it may assign.
-    assigned: str = ""
 
 
 HEADS = "query key value output project split_heads num_heads head_size dropout_probability forward"
@@ -126,7 +116,7 @@ ALLOWED: dict[str, Allowed] = {
     "mask_to_bias": Allowed(),
     "MultiHeadAttention.project": Allowed(attributes=HEADS),
     "MultiHeadAttention.forward": Allowed("attention", f"{HEADS} training is_fused"),
-    "AdamW.update": Allowed(attributes="state grad data", assigned="data"),
+    "AdamW.update": Allowed(attributes="state grad data"),
     "BertEmbeddings.forward": Allowed(
         attributes="word position segment positions_of first_position norm project forward"
     ),
@@ -197,8 +187,7 @@ def graft(clean: str, student: str, name: str, module: ModuleType) -> Graft:
         raise Refused(
             f"line {node.lineno}: {name} has other arguments than those that were handed out."
         )
-    node.args.defaults = given.defaults
-    node.args.kw_defaults = given.kw_defaults
+    node.args = given
 
     # Functions that the student added, in the module and in the class.
     prefix = name.rpartition(".")[0] + "."
@@ -217,16 +206,15 @@ def graft(clean: str, student: str, name: str, module: ModuleType) -> Graft:
     bodies = [node, *reached(node, added)]
     known = {*names, *BUILTINS, *(other for other in added if "." not in other), "print"}
     for body in bodies:
-        check_body(body, known, attributes, set(allowed.assigned.split()))
+        check_body(body, known, attributes)
 
-    made = {}
     for body in bodies:
-        made[body.name] = make_function(body, names)
+        names[body.name] = make_function(body, names)
     methods = {}
     for other, other_node in added.items():
         if "." in other and other_node in bodies:
-            methods[other_node.name] = made[other_node.name]
-    return Graft(made[node.name], methods)
+            methods[other_node.name] = names[other_node.name]
+    return Graft(names[node.name], methods)
 
 
 def parse(student: str) -> ast.Module:
@@ -239,8 +227,7 @@ def parse(student: str) -> ast.Module:
 
 def argument_names(args: ast.arguments) -> list[str]:
     """The names of the arguments of a function, in order."""
-    names = [arg.arg for arg in [*args.posonlyargs, *args.args, *args.kwonlyargs]]
-    return names + [arg.arg for arg in (args.vararg, args.kwarg) if arg is not None]
+    return [node.arg for node in ast.walk(args) if isinstance(node, ast.arg)]
 
 
 def reached(node: ast.FunctionDef, added: Mapping[str, ast.FunctionDef]) -> list[ast.FunctionDef]:
@@ -292,9 +279,7 @@ def without_annotations(node: ast.FunctionDef) -> None:
             inner.annotation = ast.Constant(None, lineno=inner.lineno, col_offset=0)
 
 
-def check_body(
-    node: ast.FunctionDef, known: set[str], attributes: set[str], assigned: set[str]
-) -> None:
+def check_body(node: ast.FunctionDef, known: set[str], attributes: set[str]) -> None:
     """Raise Refused where a function uses something that is on no list."""
     without_annotations(node)
     known = known | bound_names(node)
@@ -309,7 +294,7 @@ def check_body(
             raise Refused(f"{line}: the name {inner.id} is not allowed in this exercise.")
         if isinstance(inner, ast.Attribute):
             is_read = isinstance(inner.ctx, ast.Load)
-            if inner.attr not in (attributes if is_read else assigned):
+            if inner.attr not in attributes or not (is_read or inner.attr == "data"):
                 verb = "used" if is_read else "assigned"
                 raise Refused(f"{line}: .{inner.attr} may not be {verb} in this exercise.")
 
@@ -328,7 +313,7 @@ def bound_names(node: ast.FunctionDef) -> set[str]:
 
 
 def make_function(node: ast.FunctionDef, names: dict[str, Any]) -> FunctionType:
-    """Compile one function with `names` as its only globals, and add it to them."""
+    """Compile one function with `names` as its only globals. Nothing of it runs before a call."""
     defaults = tuple(literal(value) for value in node.args.defaults)
     keyword_defaults = {}
     for arg, value in zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True):
@@ -341,7 +326,6 @@ def make_function(node: ast.FunctionDef, names: dict[str, Any]) -> FunctionType:
     (code,) = (value for value in compiled.co_consts if isinstance(value, CodeType))
     function = FunctionType(code, names, node.name, defaults)
     function.__kwdefaults__ = keyword_defaults
-    names[node.name] = function
     return function
 
 

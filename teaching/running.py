@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import json
+import multiprocessing
 import os
 import resource
-import select
 import signal
 import time
 import traceback
@@ -104,35 +104,36 @@ def judge(check: Check, case: Case, line: str) -> str:
 
 def run_in_child(work: Callable[[Callable[[str], None]], None]) -> tuple[list[str], str]:
     """Run `work` in a forked process. Returns the lines that it sent, and how it ended."""
-    reader, writer = os.pipe()
-    pid = os.fork()
-    if pid == 0:
+    context = multiprocessing.get_context("fork")
+    reader, writer = context.Pipe(duplex=False)
+
+    def run() -> None:
+        limit()
         try:
-            os.close(reader)
-            limit()
-
-            def send(line: str) -> None:
-                data = line.encode() + b"\n"
-                while data:
-                    data = data[os.write(writer, data) :]
-
-            work(send)
+            work(lambda line: writer.send_bytes(line.encode()))
         except Exception:
-            send(json.dumps({"error": traceback.format_exc()[-1500:]}))
-        finally:
-            # Neither pytest nor any handler of the parent runs in the child.
-            os._exit(0)
-    os.close(writer)
-    data, ending = read_until(reader, time.monotonic() + WAIT * SECONDS)
-    os.close(reader)
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(pid, signal.SIGKILL)
-    _, status, used = os.wait4(pid, 0)
-    is_over = os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGXCPU
-    if is_over or used.ru_utime + used.ru_stime > 0.95 * SECONDS:
+            writer.send_bytes(json.dumps({"error": traceback.format_exc()[-1500:]}).encode())
+
+    child = context.Process(target=run)
+    child.start()
+    writer.close()
+    lines = []
+    ending = f"stopped after {WAIT * SECONDS} seconds"
+    deadline = time.monotonic() + WAIT * SECONDS
+    try:
+        while reader.poll(max(0.0, deadline - time.monotonic())):
+            lines.append(reader.recv_bytes(LONGEST).decode())
+    except EOFError:
+        ending = "the process died: too much memory, or too deep a recursion?"
+    except OSError:
+        ending = "the answer is cut off, or too long"
+    reader.close()
+    child.kill()
+    child.join()
+    if child.exitcode == -signal.SIGXCPU:
         ending = f"stopped after {SECONDS} seconds"
-    # A line without its end was cut off.
-    return data.decode(errors="replace").split("\n")[:-1], ending
+    child.close()
+    return lines, ending
 
 
 def limit() -> None:
@@ -156,18 +157,3 @@ def limit() -> None:
             # The end by the lower limit of time has a signal of its own.
             hard = number + 1 if kind == resource.RLIMIT_CPU else number
             resource.setrlimit(kind, (number, hard))
-
-
-def read_until(reader: int, deadline: float) -> tuple[bytes, str]:
-    """Read a pipe to its end, up to a time and a length. Returns the data, and what ended it."""
-    data = b""
-    while True:
-        left = deadline - time.monotonic()
-        if left <= 0 or not select.select([reader], [], [], left)[0]:
-            return data, f"stopped after {WAIT * SECONDS} seconds"
-        part = os.read(reader, 1 << 20)
-        if not part:
-            return data, "the process died: too much memory, or too deep a recursion?"
-        data += part
-        if len(data) > LONGEST:
-            return data, "the answer is too long"
