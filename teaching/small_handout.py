@@ -11,11 +11,11 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from teaching.exercises import EXERCISES, functions
+from teaching.exercises import EXERCISES
 
 ROOT = Path(__file__).resolve().parent.parent
 
-# Beside the files of the exercises: the fixture of their tests, and files that are read.
+# Beside the files of the exercises: the fixtures of their tests, and files that are read.
 ALWAYS = ("tests/lessons/conftest.py", "LICENSE", "minbert/lesson_digests.json")
 
 # Libraries that no exercise needs: tests that compare with them are skipped without them.
@@ -78,23 +78,6 @@ def libraries_of(files: Sequence[str]) -> list[str]:
     ours = {name for name in libraries if (ROOT / name).is_dir()}
     names = libraries - ours - set(sys.stdlib_module_names) - REFERENCES
     return sorted(PACKAGE_OF.get(name, name) for name in names)
-
-
-def fixtures_of(exercises: Sequence[str]) -> str:
-    """The fixtures of tests/conftest.py that the tests of some exercises take, as a file."""
-    asked: set[str] = set()
-    for exercise in exercises:
-        tree = ast.parse((ROOT / EXERCISES[exercise].tests).read_text(encoding="utf-8"))
-        for function in functions(tree).values():
-            asked |= {arg.arg for arg in function.args.args}
-    source = (ROOT / "tests" / "conftest.py").read_text(encoding="utf-8")
-    parts = [FIXTURES]
-    for name, function in functions(ast.parse(source)).items():
-        if name in asked:
-            first = min([function.lineno, *(node.lineno for node in function.decorator_list)])
-            lines = source.splitlines()[first - 1 : function.end_lineno]
-            parts.append("\n".join(lines) + "\n")
-    return "\n\n".join(parts)
 
 
 # --- pages ----------------------------------------------------------------------------------------
@@ -174,15 +157,6 @@ pythonpath = ["."]
 addopts = "-q --import-mode=importlib -p no:cacheprovider"
 """
 
-# The beginning of tests/conftest.py, with the modules that fixtures use.
-FIXTURES = '''"""Fixtures of the tests."""
-
-import importlib.util
-from pathlib import Path
-
-import pytest
-'''
-
 IGNORED = ".venv/\n__pycache__/\n"
 
 
@@ -202,7 +176,6 @@ def pages_of(exercises: Sequence[str], files: Sequence[str]) -> dict[str, str]:
         "EXERCISES.md": EXERCISES_HEAD + "\n".join(rows) + "\n" + EXERCISES_TAIL,
         "AGENTS.md": AGENTS.format(functions="\n".join(functions)),
         "pyproject.toml": PYPROJECT,
-        "tests/conftest.py": fixtures_of(exercises),
         "requirements.txt": "\n".join(libraries_of(files)) + "\n",
         ".gitignore": IGNORED,
     }

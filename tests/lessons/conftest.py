@@ -7,6 +7,9 @@ from collections.abc import Iterator
 import pytest
 
 from minbert import fast
+from tests.reference_models import hugging_face_folder, minilm_folder
+
+__all__ = ["hugging_face_folder", "minilm_folder"]
 
 
 @pytest.fixture(autouse=True, params=["readable", "fast"])
