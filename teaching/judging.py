@@ -453,8 +453,9 @@ def draw_loss(
     outputs = scale * normal(rng, *((6, 5) if kind == "classes" else (6,)))
     if is_column:
         outputs = outputs[:, None]
-    # Whole 64ths, which bfloat16 does not hold and half precision does.
-    inputs = {OUTPUTS[kind]: np.round(outputs * 64) / 64, "labels": labels}
+    # Odd 128ths: bfloat16 does not hold them and half precision does. None is 0, where a right loss
+    # may be written with a kink that has no gradient.
+    inputs = {OUTPUTS[kind]: (np.floor(outputs * 64) + 0.5) / 64, "labels": labels}
     if is_weighted:
         weights = rng.uniform(0.2, 3.0, 5 if kind == "classes" else 2)
         inputs["weights"] = weights.astype(np.float32)
