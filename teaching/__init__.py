@@ -9,12 +9,13 @@ calls.py        How each function is called.
 references.py   The formulas of the exercises in numpy.
 judging.py      How the cases of checks are drawn, and how answers are judged.
 checks.py       The checks of each function.
-running.py      Runs a function in a child process with limits.
+children.py     Runs a function in a forked process.
+running.py      Runs a student's function in a child process with limits.
 grading.py      From a student's folder to points, a table and files.
 grade.py        Command: grades what students hand in.
 autograder.py   The zip that Gradescope runs.
 trace.py        Command: follows one sentence through the model.
-recording.py    Keeps the tensors that an encoder computes, also in a process of other code.
+recording.py    Keeps the tensors that an encoder computes.
 stations.py     The stations of a sentence in the encoder, each with its file and line.
 comparing.py    Other code beside ours: the first tensor that differs.
 tracing.py      What trace.py shows.

@@ -1,7 +1,7 @@
 """`minbert trace --against`: other code beside ours, and the first tensor that differs.
 
 The other code is a clone, a hand-out, or the library transformers on a model's folder. It runs in a
-child process (recording.py) with our weights on the same batch.
+child process with our weights on the same batch. The child is forked, so torch is imported once.
 
 Legend: B rows, T tokens, N heads, D head size.
 """
@@ -9,32 +9,26 @@ Legend: B rows, T tokens, N heads, D head size.
 from __future__ import annotations
 
 import ast
-import json
-import subprocess
+import importlib
+import io
 import sys
-import tempfile
+import traceback
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
-from safetensors.torch import load_file, save_file
-from torch import Tensor
+from torch import Tensor, nn
 
 from minbert import BertConfig, BertModel
 from minbert.commands.hidden import ROOT
 from minbert.weights import to_hugging_face
+from teaching.children import Send, run_in_child
 from teaching.exercises import functions
-from teaching.recording import Place
+from teaching.recording import Place, Recorded, recorded
 from teaching.stations import Station, places_of, record, starts_of, stations_of
 
 SECONDS = 120  # for the other code
-CHILD = """import sys
-from pathlib import Path
-sys.path.insert(0, sys.argv[1])
-from teaching.recording import main
-main(Path(sys.argv[2]))
-"""
 
 # Equal numbers differ by less than this share of the station's largest one: the order of sums.
 TOLERANCE = 1e-5
@@ -90,31 +84,56 @@ def run_other(folder: Path, weights: Path, model: BertModel, batch: dict[str, Te
         places = {name: their_place(place, model) for name, place in places.items()}
         if not model.config.has_segments:
             batch = {name: value for name, value in batch.items() if name != "token_type_ids"}
-    with tempfile.TemporaryDirectory() as exchange:
-        request = {
-            "folder": str(folder.resolve()),
-            "weights": str(weights.resolve()),
-            "is_transformers": not is_code,
-            "places": places,
-            "starts": starts,
-        }
-        Path(exchange, "request.json").write_text(json.dumps(request), encoding="utf-8")
-        save_file({k: v.contiguous() for k, v in batch.items()}, f"{exchange}/batch.safetensors")
+
+    def work(send: Send) -> None:
+        # The other threads of torch are not in a forked process.
+        torch.set_num_threads(1)
+        kept, error = Recorded({}, []), ""
         try:
-            ended = subprocess.run(
-                [sys.executable, "-c", CHILD, str(ROOT), exchange],
-                cwd=exchange,
-                capture_output=True,
-                text=True,
-                timeout=SECONDS,
-            )
-        except subprocess.TimeoutExpired as error:
-            raise ValueError(f"the code in {folder} takes more than {SECONDS} seconds.") from error
-        if not Path(exchange, "answer.json").is_file():
-            raise ValueError(f"the code in {folder} died: {ended.stderr.strip()[-500:]}")
-        answer = json.loads(Path(exchange, "answer.json").read_text(encoding="utf-8"))
-        tensors = load_file(f"{exchange}/answer.safetensors")
-    return OtherRun(tensors, answer["changed"], answer["error"])
+            other, file = open_code(folder, weights) if is_code else open_transformers(folder)
+            with recorded(other.eval(), places, starts, file) as kept:
+                other(**batch)
+        except Exception as raised:  # whatever the other code raises
+            last = traceback.extract_tb(raised.__traceback__)[-1]
+            error = f"{type(raised).__name__}: {raised} ({last.filename}:{last.lineno})"
+        answer = io.BytesIO()
+        torch.save({"tensors": kept.tensors, "changed": kept.changed, "error": error}, answer)
+        send(answer.getvalue())
+
+    answers, ending = run_in_child(work, SECONDS)
+    if not answers:
+        raise ValueError(f"the code in {folder} gave no answer: {ending}")
+    return OtherRun(**torch.load(io.BytesIO(answers[0]), weights_only=True))
+
+
+def open_code(folder: Path, weights: Path) -> tuple[nn.Module, Any]:
+    """The encoder of a clone or a hand-out, and its file attention.py. For a child process alone.
+
+    Our package is forgotten, so that theirs is imported under its name.
+    """
+    leave_clone()
+    sys.path.insert(0, str(folder.resolve()))
+    for name in [name for name in sys.modules if name.partition(".")[0] == "minbert"]:
+        del sys.modules[name]
+    bert = importlib.import_module("minbert.bert")
+    importlib.import_module("minbert.fast").choose("readable")
+    if folder.resolve() not in Path(str(bert.__file__)).resolve().parents:
+        raise ValueError(f"Python imports {bert.__file__} in place of the code in {folder}")
+    model = bert.BertModel.from_pretrained(weights, attention_implementation="eager")
+    return model, importlib.import_module("minbert.attention")
+
+
+def open_transformers(folder: Path) -> tuple[nn.Module, Any]:
+    """The encoder that the library transformers reads from a folder."""
+    leave_clone()
+    from transformers import AutoModel
+
+    return AutoModel.from_pretrained(folder, attn_implementation="eager"), None
+
+
+def leave_clone() -> None:
+    """Import nothing more from this clone: its names could hide those of a library."""
+    sys.path[:] = [path for path in sys.path if Path(path).resolve() != ROOT]
 
 
 def their_module(name: str, model: BertModel) -> str:

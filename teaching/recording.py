@@ -1,25 +1,16 @@
 """Keeps the tensors that an encoder computes, by hooks. The encoder's code is not changed.
 
-It also runs in a child process (`main`), where comparing.py runs other code beside ours. So this
-file imports nothing of ours before it knows whose code it has to run.
-
 Legend: B batch, T tokens, N heads, D head size.
 """
 
 from __future__ import annotations
 
-import importlib
 import inspect
-import json
-import sys
-import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
@@ -76,13 +67,11 @@ def recorded(
         if module is None:
             continue
         if place.side == "input":
-            hook = module.register_forward_pre_hook(keep_input(kept, station))
+            handles.append(module.register_forward_pre_hook(keep(kept, station)))
         else:
-            hook = module.register_forward_hook(keep_output(kept, station))
-        handles.append(hook)
+            handles.append(module.register_forward_hook(keep(kept, station)))
     for number, name in enumerate(starts):
-        handles.append(modules[name].register_forward_pre_hook(enter(recorder, number)))
-        handles += watch_argument(kept, name, modules[name])
+        handles += watch_layer(kept, recorder, number, name, modules[name])
 
     original = getattr(attention_file, "attention", None)
     if original is not None:
@@ -97,47 +86,34 @@ def recorded(
             attention_file.attention = original
 
 
-def keep_input(kept: Recorded, station: str) -> Callable[..., None]:
-    """A hook that keeps a module's first argument, of its first call."""
+def keep(kept: Recorded, station: str) -> Callable[..., None]:
+    """A hook of a module's first call: keeps its first argument, or its first result after it."""
 
-    def hook(module: nn.Module, arguments: tuple[Any, ...]) -> None:
-        kept.tensors.setdefault(station, arguments[0].detach().clone())
-
-    return hook
-
-
-def keep_output(kept: Recorded, station: str) -> Callable[..., None]:
-    """A hook that keeps the result of a module's first call, or the first one of several."""
-
-    def hook(module: nn.Module, arguments: tuple[Any, ...], output: Any) -> None:
-        tensor = output[0] if isinstance(output, tuple) else output
+    def hook(module: nn.Module, arguments: tuple[Any, ...], *outputs: Any) -> None:
+        tensor = (outputs or arguments)[0]
+        if isinstance(tensor, tuple):
+            tensor = tensor[0]
         if isinstance(tensor, Tensor):
             kept.tensors.setdefault(station, tensor.detach().clone())
 
     return hook
 
 
-def enter(recorder: SoftmaxRecorder, layer: int) -> Callable[..., None]:
-    """A hook that notes which layer runs."""
-
-    def hook(module: nn.Module, arguments: Any) -> None:
-        recorder.layer = layer
-
-    return hook
-
-
-def watch_argument(kept: Recorded, name: str, module: nn.Module) -> list[Any]:
-    """Hooks that notice where a module changes its argument in place."""
+def watch_layer(
+    kept: Recorded, recorder: SoftmaxRecorder, layer: int, name: str, module: nn.Module
+) -> list[Any]:
+    """Hooks that note which layer runs, and whether it changes its argument in place."""
     before: list[Tensor] = []
 
-    def keep(module: nn.Module, arguments: tuple[Any, ...]) -> None:
+    def enter(module: nn.Module, arguments: tuple[Any, ...]) -> None:
+        recorder.layer = layer
         before[:] = [arguments[0].detach().clone()]
 
-    def compare(module: nn.Module, arguments: tuple[Any, ...], output: Any) -> None:
+    def leave(module: nn.Module, arguments: tuple[Any, ...], output: Any) -> None:
         if not torch.equal(before[0].nan_to_num(), arguments[0].nan_to_num()):
             kept.changed.append(name)
 
-    return [module.register_forward_pre_hook(keep), module.register_forward_hook(compare)]
+    return [module.register_forward_pre_hook(enter), module.register_forward_hook(leave)]
 
 
 def watched_attention(
@@ -171,53 +147,3 @@ def watched_attention(
         return output
 
     return watched
-
-
-# --- other code, in a process of its own ----------------------------------------------------------
-
-
-def open_code(folder: Path, weights: str) -> tuple[nn.Module, Any]:
-    """The encoder of a clone or a hand-out, and its file attention.py."""
-    sys.path[0] = str(folder)
-    bert = importlib.import_module("minbert.bert")
-    importlib.import_module("minbert.fast").choose("readable")
-    if folder.resolve() not in Path(str(bert.__file__)).resolve().parents:
-        raise ValueError(f"Python imports {bert.__file__} in place of the code in {folder}")
-    model = bert.BertModel.from_pretrained(weights, attention_implementation="eager")
-    return model, importlib.import_module("minbert.attention")
-
-
-def open_transformers(folder: Path) -> tuple[nn.Module, Any]:
-    """The encoder that the library transformers reads from a folder."""
-    # No file of ours may hide a library.
-    del sys.path[0]
-    from transformers import AutoModel
-
-    return AutoModel.from_pretrained(folder, attn_implementation="eager"), None
-
-
-def main(exchange: Path) -> None:
-    """Run the encoder that request.json names on batch.safetensors, and write what was seen.
-
-    The first folder of sys.path is the one that holds this file's package.
-    """
-    request = json.loads((exchange / "request.json").read_text(encoding="utf-8"))
-    batch = load_file(exchange / "batch.safetensors")
-    kept = Recorded({}, [])
-    error = ""
-    try:
-        folder = Path(request["folder"])
-        if request["is_transformers"]:
-            model, attention_file = open_transformers(folder)
-        else:
-            model, attention_file = open_code(folder, request["weights"])
-        places = {name: Place(*place) for name, place in request["places"].items()}
-        with recorded(model.eval(), places, request["starts"], attention_file) as kept:
-            model(**batch)
-    except Exception as raised:  # whatever the other code raises
-        last = traceback.extract_tb(raised.__traceback__)[-1]
-        error = f"{type(raised).__name__}: {raised} ({last.filename}:{last.lineno})"
-    tensors = {name: tensor.contiguous() for name, tensor in kept.tensors.items()}
-    save_file(tensors, exchange / "answer.safetensors")
-    answer = {"error": error, "changed": kept.changed}
-    (exchange / "answer.json").write_text(json.dumps(answer), encoding="utf-8")

@@ -1,20 +1,14 @@
 """Runs a student's function in a child process, with limits, and judges what comes back.
 
 The child is forked for each function. It holds no expected result: those are computed after it has
-answered. It writes one line for each check, so the lines before a crash still count.
+answered. It sends one line for each check, so the lines before a crash still count.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
-import multiprocessing
-import os
 import resource
-import signal
-import time
-import traceback
-from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
@@ -23,6 +17,7 @@ import numpy as np
 
 from teaching.calls import answer
 from teaching.checks import CHECKS, Check
+from teaching.children import Send, run_in_child
 from teaching.grafting import Refused, graft
 from teaching.judging import Answer, Case, read_answer
 
@@ -58,12 +53,13 @@ def grade_function(name: str, clean: str, student: str, module: ModuleType) -> F
     rng = np.random.default_rng()
     cases = [check.draw(rng) for check in checks]
 
-    def work(send: Callable[[str], None]) -> None:
+    def work(send: Send) -> None:
+        limit()
         try:
             made = graft(clean, student, name, module)
         except Refused as error:
             for _ in cases:
-                send(json.dumps({"error": f"refused: {error}"}))
+                send(json.dumps({"error": f"refused: {error}"}).encode())
             return
         owner, _, method = name.rpartition(".")
         place = getattr(module, owner) if owner else module
@@ -71,13 +67,12 @@ def grade_function(name: str, clean: str, student: str, module: ModuleType) -> F
         for word, function in {**made.methods, method: made.function}.items():
             setattr(place, word, function)
         for case in cases:
-            send(answer(name, made.function, case.inputs, case.options))
+            send(answer(name, made.function, case.inputs, case.options).encode())
 
-    lines, ending = run_in_child(work)
+    lines, ending = run_in_child(work, WAIT * SECONDS, LONGEST)
     results: list[CheckResult] = []
     for number, (check, case) in enumerate(zip(checks, cases, strict=True)):
-        line = lines[number] if number < len(lines) else json.dumps({"error": ending})
-        message = judge(check, case, line)
+        message = judge(check, case, lines[number].decode()) if number < len(lines) else ending
         if check.is_weak and results[0].message:
             message = message or f"counts only where '{checks[0].name}' passes"
         results.append(CheckResult(check.name, message))
@@ -99,48 +94,8 @@ def judge(check: Check, case: Case, line: str) -> str:
         return f"the result cannot be read ({type(error).__name__}: {error})"
 
 
-# --- the child ------------------------------------------------------------------------------------
-
-
-def run_in_child(work: Callable[[Callable[[str], None]], None]) -> tuple[list[str], str]:
-    """Run `work` in a forked process. Returns the lines that it sent, and how it ended."""
-    context = multiprocessing.get_context("fork")
-    reader, writer = context.Pipe(duplex=False)
-
-    def run() -> None:
-        limit()
-        try:
-            work(lambda line: writer.send_bytes(line.encode()))
-        except Exception:
-            writer.send_bytes(json.dumps({"error": traceback.format_exc()[-1500:]}).encode())
-
-    child = context.Process(target=run)
-    child.start()
-    writer.close()
-    lines = []
-    ending = f"stopped after {WAIT * SECONDS} seconds"
-    deadline = time.monotonic() + WAIT * SECONDS
-    try:
-        while reader.poll(max(0.0, deadline - time.monotonic())):
-            lines.append(reader.recv_bytes(LONGEST).decode())
-    except EOFError:
-        ending = "the process died: too much memory, or too deep a recursion?"
-    except OSError:
-        ending = "the answer is cut off, or too long"
-    reader.close()
-    child.kill()
-    child.join()
-    if child.exitcode == -signal.SIGXCPU:
-        ending = f"stopped after {SECONDS} seconds"
-    child.close()
-    return lines, ending
-
-
 def limit() -> None:
-    """Take from this process its outputs, its network, and more memory and time than it needs."""
-    null = os.open(os.devnull, os.O_RDWR)
-    for descriptor in (0, 1, 2):
-        os.dup2(null, descriptor)
+    """Take from this process its files, its network, and more memory and time than it needs."""
     limits = {
         resource.RLIMIT_CPU: SECONDS,
         resource.RLIMIT_FSIZE: 0,
