@@ -127,8 +127,8 @@ def call_module(build: Callable[[BertConfig], nn.Module], *names: str) -> Callab
 
     def call(function: Any, inputs: Tensors, options: Settings) -> Any:
         module = filled(build(BertConfig(**options["config"])), inputs, options)
-        arguments = [inputs.get(name) for name in names]
-        return function(module, *arguments)
+        output = function(module, *(inputs.get(name) for name in names))
+        return torch.stack([*output]) if isinstance(output, tuple | list) else output
 
     return call
 

@@ -89,7 +89,7 @@ CHECKS: dict[str, list[Check]] = {
         ATTENTION("no dropout in evaluation", draw=judging.draw_dropped, training=False),
     ],
     "mask_to_bias": [MASK(dtype, dtype=dtype) for dtype in ("float32", "float64", "bfloat16")],
-    "MultiHeadAttention.project": [check("values", DRAW_HEADS, judging.judge_projections)],
+    "MultiHeadAttention.project": [HEADS("values", judge=equal_to(references.projections))],
     "MultiHeadAttention.forward": [
         HEADS("values"),
         HEADS("mask", is_masked=True),

@@ -64,19 +64,33 @@ def compare(found: Any, expected: Any, tolerance: float = 1e-5) -> str:
         return f"shape {found.shape}, expected {expected.shape}"
     if not np.isfinite(found).all():
         return "the result is not finite"
-    difference = float(np.abs(found - expected).max(initial=0.0))
-    if difference > tolerance * max(1.0, float(np.abs(expected).max(initial=0.0))):
-        return f"off by {difference:.2g}"
+    difference = np.abs(found - expected)
+    if difference.max() > tolerance * max(1.0, float(np.abs(expected).max())):
+        place = tuple(int(i) for i in np.unravel_index(difference.argmax(), difference.shape))
+        return f"off by {difference.max():.2g}" + (f" at {place}" if place else "")
     return ""
 
 
+def is_far(count: float, share: float, num_draws: int) -> bool:
+    """Whether a count is more than five standard deviations from that of independent draws."""
+    return bool(abs(count - share * num_draws) > 5 * np.sqrt(share * (1 - share) * num_draws))
+
+
+def wrong_dropout(found: Any, expected: Array, p: float) -> str:
+    """What is wrong, where each number should be 0, or 1 / (1 - p) times as large."""
+    is_dropped = np.asarray(found) == 0
+    if is_dropped.shape != expected.shape:
+        return "dropout changes no shape"
+    if is_far(is_dropped.mean() * is_dropped.size, p, is_dropped.size):
+        return f"{is_dropped.mean():.2f} of the numbers are dropped, expected {p:.2f}"
+    return compare(found, np.where(is_dropped, 0.0, expected / (1 - p)))
+
+
 def equal_to(reference: Reference, tolerance: float = 1e-5) -> Judge:
-    """A judge that compares numbers and gradients with a reference, and wants no input changed."""
+    """A judge that compares numbers and gradients with a reference."""
 
     def judge(case: Case, answer: Answer) -> str:
         wrong = compare(answer.output, reference(*case), tolerance)
-        if not wrong and answer.changed:
-            wrong = f"the argument {answer.changed[0]} was changed in place"
         return wrong or wrong_gradient(reference, case, answer)
 
     return judge
@@ -104,18 +118,13 @@ def differs_from(reference: Reference) -> Judge:
 
     def judge(case: Case, answer: Answer) -> str:
         expected = reference(*case)
-        if not is_shaped(answer.output, expected):
+        if answer.output.shape != expected.shape:
             return "dropout changes no shape"
         if (answer.output == 0).any():
             return "units of the result are dropped; dropout acts before the last step"
         return "" if compare(answer.output, expected) else "nothing is dropped in training mode"
 
     return judge
-
-
-def is_shaped(found: Any, expected: Array) -> bool:
-    """Whether a result is an array of the right shape."""
-    return isinstance(found, np.ndarray) and found.shape == expected.shape
 
 
 # --- drawing --------------------------------------------------------------------------------------
@@ -154,12 +163,11 @@ def draw_attention(
     """
     inputs = {name: scale * normal(rng, 2, 3, 5, 4) for name in ("query", "key")}
     inputs["value"] = normal(rng, 2, 3, 5, 4)
+    inputs["probe"] = normal(rng, 2, 3, 5, 4)
     if is_masked:
         inputs["mask_bias"] = padding_bias(rng, 2, 5)
     if has_bias:
         inputs["mask_bias"] = normal(rng, 2, 1, 1, 5)
-    if "gradients_of" in options:
-        inputs["probe"] = normal(rng, 2, 3, 5, 4)
     arguments: dict[str, Any] = {} if "mask_bias" in inputs else {"mask_bias": None}
     arguments |= {"dropout_probability": 0.0, "training": False}
     return Case(inputs, {"arguments": arguments, **options})
@@ -177,19 +185,15 @@ def draw_dropped(rng: Rng, training: bool) -> Case:
 def judge_dropped(case: Case, answer: Answer) -> str:
     """Each weight is either 0 or 1 / (1 - p) times as large, and about p of them are 0."""
     p = case.options["arguments"]["dropout_probability"]
-    scaled = references.attention(*case) / (1 - p)
-    if not is_shaped(answer.output, scaled):
-        return "dropout changes no shape"
-    is_dropped = answer.output == 0
-    wrong = compare(answer.output, np.where(is_dropped, 0.0, scaled))
-    links, again = np.split(is_dropped, 2, axis=-1)
-    # 5,120 links and five standard deviations.
-    if wrong or abs(links.mean() - p) > 5 * np.sqrt(p * (1 - p) / links.size):
-        return "dropout drops each probability with p, and divides the others by 1 - p"
+    weights, weights_again = np.split(answer.output, 2, axis=-1)
+    wrong = wrong_dropout(weights, np.split(references.attention(*case), 2, axis=-1)[0], p)
+    if wrong:
+        return f"dropout drops each probability with p, and divides the others by 1 - p: {wrong}"
+    links = weights == 0
     # Two neighbours agree in little more than half of all cases, as p is near a half.
     if any((np.diff(links, axis=axis) == 0).mean() > 0.7 for axis in range(4)):
         return "dropout draws each link by itself, not those of a row or column together"
-    if (links != again).any():
+    if compare(weights_again, weights):
         return "dropout drops a link before the product with value, so for all its units at once"
     return ""
 
@@ -239,42 +243,21 @@ def draw_module(
         inputs[f"weights.{name}.weight"] *= 0
         inputs[f"weights.{name}.bias"] *= 0
     inputs["hidden"] = normal(rng, 2, 5, 8)
+    inputs["probe"] = normal(rng, 2, 5, 8)
     inputs["ids"] = rng.integers(0, 30, (3, 7))
     inputs["segments"] = rng.integers(0, 2, (3, 7))
     if is_masked:
         inputs["mask_bias"] = padding_bias(rng, 2, 5)
     if has_positions:
         inputs["positions"] = rng.permutation(10)[:3]
-    if gradients_of:
-        inputs["probe"] = normal(rng, 2, 5, 8)
     options = {"config": config, "training": training, "gradients_of": gradients_of}
     return Case(inputs, {**options, "seed": seed_of(rng)})
 
 
-def judge_projections(case: Case, answer: Answer) -> str:
-    """Query, key and value in this order."""
-    found = answer.output
-    if not isinstance(found, list) or len(found) != 3:
-        return "expected are three tensors: query, key, value"
-    for tensor, name in zip(found, ("query", "key", "value"), strict=True):
-        expected = references.linear(case.inputs, name, case.inputs["hidden"])
-        wrong = compare(tensor, expected)
-        if wrong:
-            return f"{name}: {wrong}"
-    return "hidden_states was changed in place" if answer.changed else ""
-
-
 def judge_dropped_embeddings(case: Case, answer: Answer) -> str:
     """About half of the units are 0, and the others are twice as large."""
-    expected = 2 * references.embeddings(*case)
-    if not is_shaped(answer.output, expected):
-        return "dropout changes no shape"
-    is_dropped = answer.output == 0
-    wrong = compare(answer.output, np.where(is_dropped, 0.0, expected))
-    # 168 units, half of them, and five standard deviations.
-    if wrong or not 0.3 < is_dropped.mean() < 0.7:
-        return "in training, dropout follows the norm"
-    return ""
+    wrong = wrong_dropout(answer.output, references.embeddings(*case), 0.5)
+    return f"in training, dropout follows the norm: {wrong}" if wrong else ""
 
 
 # --- the optimizer --------------------------------------------------------------------------------
@@ -349,8 +332,6 @@ def judge_tokens(case: Case, answer: Answer) -> str:
         if not is_pair or any(part.shape != case.inputs["input_ids"].shape for part in result):
             return "expected are input_ids and labels, (B, T) each"
     first, again, later = answer.output
-    if answer.changed:
-        return f"{answer.changed[0]} was changed in place"
     if any((one != other).any() for one, other in zip(first, again, strict=True)):
         return "the same state of torch's generator gives other masks"
     if (
@@ -549,9 +530,7 @@ def judge_mt_dnn(case: Case, answer: Answer) -> str:
             return "expected are the batches of each pass, each once"
         firsts[steps[0][0][0]] += 1
     for task, count in counts.items():
-        share = count / sum(counts.values())
-        num_calls = len(answer.output)
-        if abs(firsts[task] - share * num_calls) > 5 * np.sqrt(share * (1 - share) * num_calls):
+        if is_far(firsts[task], count / sum(counts.values()), len(answer.output)):
             return "each batch must be as likely as another to come first"
     return ""
 
@@ -590,8 +569,6 @@ def judge_pcgrad(case: Case, answer: Answer) -> str:
     found = answer.output
     if not isinstance(found, np.ndarray) or found.shape[1:] != (num_tasks,):
         return f"expected are {num_tasks} weights"
-    if answer.changed:
-        return "the Gramian was changed in place"
     distances = np.abs(found[:, None] - possible).max(axis=2).min(axis=1)
     if not (distances <= 1e-5).all():
         return "no orders of the other tasks give these weights"

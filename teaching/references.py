@@ -41,6 +41,12 @@ def norm(inputs: Arrays, options: Settings, name: str, hidden: Array) -> Array:
     return scaled * inputs[f"weights.{name}.weight"] + inputs[f"weights.{name}.bias"]
 
 
+def projections(inputs: Arrays, options: Settings) -> Array:
+    """Query, key and value, (3, B, T, H)."""
+    names = ("query", "key", "value")
+    return np.stack([linear(inputs, name, inputs["hidden"]) for name in names])
+
+
 def multi_head(inputs: Arrays, options: Settings, prefix: str = "") -> Array:
     """Multi-head attention: (B, T, H) -> (B, T, H)."""
     hidden = inputs["hidden"]

@@ -88,7 +88,10 @@ def judge(check: Check, case: Case, line: str) -> str:
             return "" if is_expected else str(parts["error"])
         if check.error:
             return "no error was raised; see the docstring"
-        return check.judge(case, Answer(**parts))
+        wrong = check.judge(case, Answer(**parts))
+        if not wrong and parts["changed"]:
+            wrong = f"the argument {parts['changed'][0]} was changed in place"
+        return wrong
     except Exception as error:
         # A result of another kind than every right one may break a judge in any way.
         return f"the result cannot be read ({type(error).__name__}: {error})"
