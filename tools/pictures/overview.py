@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 SENTENCE = "A lovely film with a quiet heart."
+SMALL = 8.6  # points, of the smallest words in the narrow picture
 LAYER = 2  # whose attention is drawn, counted from 0
 HEAD = 1
 TASKS = (
@@ -63,20 +64,23 @@ def draw(drawing: Drawing) -> None:
     for number in range(len(TASKS)):
         y = 2.25 - number * 0.92
         drawing.arrow((5.82, 1.6), (6.45, y + 0.3))
-        draw_head(drawing, number, (6.5, 8.5), y)
+        draw_head(drawing, number, y, WIDE)
 
 
 def draw_narrow(drawing: Drawing) -> None:
-    """Draw the same parts from the top to the bottom, for the screen of a phone."""
+    """Draw the same parts from the top to the bottom, for the screen of a phone.
+
+    A screen of 320 pixels shows a point as 1.05 pixels. SMALL is then 9 pixels high.
+    """
     attention = attention_of_sentence()
     drawing.heading(1.95, 7.3, "tokens")
-    drawing.text(1.95, 7.07, f'"{SENTENCE}"', 8, color=drawing.colours.soft, style="italic")
+    drawing.text(1.95, 7.07, f'"{SENTENCE}"', SMALL, color=drawing.colours.soft, style="italic")
     for number, token in enumerate(attention.tokens):
         row, column = divmod(number, 5)
         drawing.labelled_box(0.15 + column * 0.73, 6.6 - row * 0.32, 0.68, 0.28, token)
     drawing.arrow((1.95, 6.25), (1.95, 5.95))
     drawing.heading(1.95, 5.83, "5 layers of attention")
-    draw_layers(drawing, attention, 0.75, 2.9)
+    draw_layers(drawing, attention, 0.75, 2.9, SMALL)
     drawing.arrow((1.95, 2.85), (1.95, 2.55))
     drawing.heading(1.95, 2.43, "sentence vector")
     for number in range(12):
@@ -84,7 +88,7 @@ def draw_narrow(drawing: Drawing) -> None:
     drawing.heading(0.9, 1.73, "three task heads")
     drawing.heading(2.95, 1.73, "six files")
     for number in range(len(TASKS)):
-        draw_head(drawing, number, (0.1, 2.1), 1.0 - number * 0.48, 0.42)
+        draw_head(drawing, number, 1.0 - number * 0.48, NARROW)
 
 
 def draw_tokens(drawing: Drawing, tokens: Sequence[str]) -> None:
@@ -98,8 +102,10 @@ def draw_tokens(drawing: Drawing, tokens: Sequence[str]) -> None:
         drawing.text(0.9, y + height / 2, token, 8)
 
 
-def draw_layers(drawing: Drawing, attention: Attention, left: float, bottom: float) -> None:
-    """The tokens go through layers. Each token attends to the others."""
+def draw_layers(
+    drawing: Drawing, attention: Attention, left: float, bottom: float, small: float = 7.2
+) -> None:
+    """The tokens go through layers. Each token attends to the others. small: size of the words."""
     # The layers behind the first one look out at the top and the right.
     for number in range(4, 0, -1):
         drawing.box(left + 0.09 * number, bottom + 0.09 * number, 2.1, 2.4)
@@ -113,7 +119,7 @@ def draw_layers(drawing: Drawing, attention: Attention, left: float, bottom: flo
             y = bottom + 2.15 - (row + 1) * cell
             drawing.cell(x, y, cell, float(attention.weights[row, column] / strongest))
     words = f"layer {LAYER + 1}, attention head {HEAD + 1}:\nwhich token looks at which"
-    drawing.text(left + 1.05, bottom + 0.3, words, 7.2, color=drawing.colours.soft)
+    drawing.text(left + 1.05, bottom + 0.3, words, small, color=drawing.colours.soft)
 
 
 def draw_vector(drawing: Drawing) -> None:
@@ -124,17 +130,31 @@ def draw_vector(drawing: Drawing) -> None:
     drawing.text(5.55, 0.2, "192 numbers", 7.2, color=drawing.colours.soft)
 
 
-def draw_head(
-    drawing: Drawing, number: int, lefts: tuple[float, float], y: float, height: float = 0.6
-) -> None:
-    """A task head reads vectors, and two files hold its answers. lefts: of the two boxes."""
+class Places(NamedTuple):
+    """Where a task head and its files stand, and how large their small words are, in points."""
+
+    head: float
+    head_width: float
+    files: float
+    height: float
+    small: float
+
+
+WIDE = Places(head=6.5, head_width=1.5, files=8.5, height=0.6, small=6.8)
+NARROW = Places(head=0.05, head_width=1.75, files=2.15, height=0.44, small=SMALL)
+
+
+def draw_head(drawing: Drawing, number: int, y: float, places: Places) -> None:
+    """A task head reads vectors, and two files hold its answers."""
     name, meaning, answer = TASKS[number]
-    of_head, of_files = lefts
-    drawing.box(of_head, y, 1.5, height)
-    drawing.text(of_head + 0.75, y + height * 0.67, f"{name}: {answer}", 9)
-    drawing.text(of_head + 0.75, y + height * 0.28, meaning, 6.8, color=drawing.colours.soft)
-    middle = y + height / 2
-    drawing.arrow((of_head + 1.55, middle), (of_files - 0.05, middle))
-    drawing.box(of_files, y, 1.6, height)
+    centre = places.head + places.head_width / 2
+    drawing.box(places.head, y, places.head_width, places.height)
+    drawing.text(centre, y + places.height * 0.67, f"{name}: {answer}", 9)
+    soft = drawing.colours.soft
+    drawing.text(centre, y + places.height * 0.28, meaning, places.small, color=soft)
+    middle = y + places.height / 2
+    end_of_head = places.head + places.head_width
+    drawing.arrow((end_of_head + 0.05, middle), (places.files - 0.05, middle))
+    drawing.box(places.files, y, 1.6, places.height)
     files = f"{name.lower()}-dev-output.csv\n{name.lower()}-test-output.csv"
-    drawing.text(of_files + 0.8, middle, files, 6.8, family="monospace")
+    drawing.text(places.files + 0.8, middle, files, places.small, family="monospace")
