@@ -48,6 +48,7 @@ class Reading(NamedTuple):
     moment: float
     everybody: float
     ours: float
+    counts_nice: bool = False  # whether programs of low priority are among everybody
 
 
 def read(counts_nice: bool | None = None) -> Reading | None:
@@ -67,7 +68,7 @@ def read(counts_nice: bool | None = None) -> Reading | None:
         return None
     times = os.times()
     ours = times.user + times.system + times.children_user + times.children_system
-    return Reading(time.monotonic(), everybody, ours)
+    return Reading(time.monotonic(), everybody, ours, counts_nice)
 
 
 def used_ticks(lines: list[str], cores: set[int], counts_nice: bool) -> int:
@@ -89,9 +90,12 @@ def used_ticks(lines: list[str], cores: set[int], counts_nice: bool) -> int:
 def used_by_others(before: Reading | None, now: Reading | None) -> float | None:
     """How many cores other programs used between two readings, on average.
 
-    None where it is unknown: a reading is missing, or the time between them is too short.
+    None where it is unknown: a reading is missing, the time between them is too short, or our
+    priority was changed between them, so that they count other programs.
     """
     if before is None or now is None or now.moment - before.moment < SHORTEST:
+        return None
+    if before.counts_nice != now.counts_nice:
         return None
     others = (now.everybody - before.everybody) - (now.ours - before.ours)
     return max(0.0, others / (now.moment - before.moment))

@@ -37,6 +37,9 @@ def test_nothing_is_said_where_it_does_not_matter_or_is_unknown(busy, monkeypatc
     monkeypatch.setattr(other_programs.processes, "num_started", lambda: 1)
     monkeypatch.setattr(cores, "read", lambda: Reading(10.0, 12.0, 1.0))
     assert notes_on_others(CPU) == []
+    # Somebody gave this process a low priority. The ticks of all such programs came on top.
+    monkeypatch.setattr(cores, "read", lambda: Reading(10.0, 9000.0, 1.0, counts_nice=True))
+    assert notes_on_others(CPU) == []
     monkeypatch.setattr(cores, "read", lambda: None)
     assert notes_on_others(CPU) == []
     # In a notebook nobody has looked at the beginning.
