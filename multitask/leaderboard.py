@@ -45,6 +45,7 @@ Baseline = Callable[[Task, Sequence[Example], Sequence[Example]], np.ndarray]
 TFIDF = "TF-IDF"
 BASELINES: dict[str, Baseline] = {"majority": majority_predictions, TFIDF: tfidf_predictions}
 INTERVAL_TITLE = "95 % interval"
+NUM_DIGITS = 3  # of the ends of an interval in a table
 
 
 Paths = dict[str, dict[str, Path]]  # [task][split]
@@ -325,7 +326,10 @@ def closing_table(
 
 def interval_cells(intervals: Mapping[str, Sequence[float]]) -> dict[str, str]:
     """The intervals for a table."""
-    return {name: f"{low:.3f} to {high:.3f}" for name, (low, high) in intervals.items()}
+    cells = {}
+    for name, (low, high) in intervals.items():
+        cells[name] = f"{low:.{NUM_DIGITS}f} to {high:.{NUM_DIGITS}f}"
+    return cells
 
 
 def lines_on_tfidf(
@@ -343,7 +347,8 @@ def lines_on_tfidf(
         difference = chance.against_tfidf.get(name)
         if difference is None:
             continue
-        low, high = chance.intervals[name]
+        # As the table shows them. The end of an interval at 1 is a little less than 1.
+        low, high = (round(end, NUM_DIGITS) for end in chance.intervals[name])
         is_inside = low <= of_tfidf[name] <= high
         if not difference["is_told"]:
             untold.append(title)
@@ -358,9 +363,11 @@ def lines_on_tfidf(
             line += " That of overall 2024 was not tested, for it has the same tasks."
         lines.append(line)
     if outside:
+        num_tested = len(chance.against_tfidf)
+        correction = f", and {num_tested} differences are tested at once" if num_tested > 1 else ""
         lines.append(
             f"TF-IDF is outside the interval of {', '.join(outside)}. But its score is uncertain, "
-            f"too, and {len(chance.against_tfidf)} differences are tested at once."
+            f"too{correction}."
         )
     if inside:
         lines.append(

@@ -20,6 +20,7 @@ C classes.
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
 import warnings
@@ -175,7 +176,10 @@ def read_json(path: Path) -> Any:
 
 
 def main() -> None:
-    """Answer the lines of standard input."""
+    """Answer the lines of standard input. The command line has no flags but --help."""
+    argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    ).parse_args()
     predictor = OnnxPredictor()
     lines = [line.rstrip("\r\n") for line in sys.stdin]
     is_pair = predictor.settings["pair_encoding"] is not None

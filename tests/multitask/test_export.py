@@ -524,6 +524,14 @@ def test_the_script_beside_a_graph_predicts_without_torch(finished, graph, monke
         with pytest.raises(ValueError, match=message):
             predictor.predict(rows)
 
+    monkeypatch.setattr("sys.argv", ["predict.py", "rows.txt"])
+    with pytest.raises(SystemExit, match="2"):
+        runpy.run_path(str(graph / "predict.py"), run_name="__main__")
+    assert "unrecognized arguments: rows.txt" in capsys.readouterr().err, (
+        "it does not wait for rows"
+    )
+
+    monkeypatch.setattr("sys.argv", ["predict.py"])
     monkeypatch.setattr("sys.stdin", io.StringIO("a girl\n\n"))
     runpy.run_path(str(graph / "predict.py"), run_name="__main__")
     lines = [line.split("\t") for line in capsys.readouterr().out.splitlines()]

@@ -185,6 +185,12 @@ def test_intervals_and_what_chance_may_have_done():
     assert lines[-1].startswith("TF-IDF is inside the interval of SST accuracy, STS Pearson. But")
     assert not any("outside" in line for line in lines)
 
+    # The interval of a share ends a little below 1. It says 1.000, and 1 is not outside.
+    scores = {"sst": 1.0}
+    chance = leaderboard.Chance({"sst": [0.95, 1 - 1e-12]}, {"sst": {"is_told": False}})
+    lines = leaderboard.lines_on_tfidf(chance, {"sst": "SST accuracy"}, scores)
+    assert lines == ["The difference to TF-IDF can't be told from chance: SST accuracy."]
+
 
 def test_perfect_answers_are_told_from_tfidf_and_tfidf_itself_is_not(sample_data):
     """TF-IDF's own predictions as outputs of a model, and the labels."""
