@@ -70,7 +70,7 @@ def draw(drawing: Drawing) -> None:
 def draw_narrow(drawing: Drawing) -> None:
     """Draw the same parts from the top to the bottom, for the screen of a phone.
 
-    A screen of 320 pixels shows a point as 1.05 pixels. SMALL is then 9 pixels high.
+    On a screen of 320 pixels, words of size SMALL are 9 pixels high.
     """
     attention = attention_of_sentence()
     drawing.heading(1.95, 7.3, "tokens")
