@@ -67,7 +67,7 @@ FLAG_USES = {
     "device": FlagUse("cpu", ("train_step", "inference")),
     "compile": FlagUse(False, ("train_step", "inference")),
     "pooling": FlagUse("mean", ("train_step", "inference")),
-    "precision": FlagUse("auto", ("train_step",)),
+    "precision": FlagUse("auto", ("train_step", "inference")),
 }
 
 
@@ -167,7 +167,7 @@ def add_sides(parser: Parser) -> None:
         "--precision",
         choices=("auto", "fp32", "bf16", "fp32-onednn"),
         default="auto",
-        help="of our training step. The peers compute in bf16 if ours does, else in fp32 "
+        help="of our side. The peers of train_step compute in bf16 if ours does, else in fp32 "
         "(%(default)s)",
     )
 

@@ -2,7 +2,7 @@
 
 Both sides get text and sort it by length themselves. Each has its own process. The peer opens the
 folder that our own --export writes. Where bf16 is not native, both are in fp32 alone, and a note
-says so.
+says so. With --precision our side computes in this precision alone.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ import torch
 from contrastive.embed.export import export
 from contrastive.embedder import open_embedder
 from minbert import BertModel, BertTokenizer
+from minbert.commands.options import AUTO
+from minbert.options import FP32_ONEDNN
 from minbert.training import runtime
 from tools.benchmarks.comparison import Check, Comparison, Goal, json_line, versions
 from tools.benchmarks.inputs import MAX_LENGTH, layer_flops, real_tokens, require, sst_examples
@@ -106,18 +108,21 @@ def least_cosine(vectors: np.ndarray, others: np.ndarray) -> float:
 
 
 def list_sides(settings: Settings) -> dict[str, EmbedderSide]:
-    """Return the sides by name, without those that the device would emulate."""
-    sides = {
-        "bf16": EmbedderSide(our_side, settings.execution("bf16")),
-        "fp32": EmbedderSide(our_side, settings.execution("fp32")),
-        "peer": EmbedderSide(peer_side, Execution(settings.device)),
-        "peer in bf16": EmbedderSide(peer_side, settings.execution("bf16")),
-    }
-    native = {}
+    """Return the sides by name: the precision of ours, "peer" and "peer in bf16".
+
+    Sides that the device would emulate are left out, unless they were asked for.
+    """
+    asked = settings.asked_precision
+    sides = {}
+    for precision in ("bf16", "fp32") if asked == AUTO else (asked,):
+        sides[precision] = EmbedderSide(our_side, settings.execution(precision))
+    sides["peer"] = EmbedderSide(peer_side, Execution(settings.device))
+    sides["peer in bf16"] = EmbedderSide(peer_side, settings.execution("bf16"))
+    kept = {}
     for name, side in sides.items():
-        if runtime.is_native(side.execution.precision, settings.device):
-            native[name] = side
-    return native
+        if name == asked or runtime.is_native(side.execution.precision, settings.device):
+            kept[name] = side
+    return kept
 
 
 def compare(
@@ -125,11 +130,14 @@ def compare(
 ) -> list[Comparison]:
     """Return the comparisons of the sides that were measured."""
     compiled = ", compiled" if settings.is_compiled else ""
-    pairings = (
+    in_bf16 = f"everything in bf16{compiled}"
+    pairings = [
         Pairing("bf16", "peer", "fp32", Goal(">=", 3.0)),
         Pairing("fp32", "peer", "fp32", Goal(">=", 1.1)),
-        Pairing("bf16", "peer in bf16", f"everything in bf16{compiled}", None),
-    )
+        Pairing("bf16", "peer in bf16", in_bf16, None),
+        Pairing(FP32_ONEDNN, "peer", "fp32", None),
+        Pairing(FP32_ONEDNN, "peer in bf16", in_bf16, None),
+    ]
     comparisons = []
     for pairing in pairings:
         if not {pairing.ours, pairing.peer} <= seconds.keys():
@@ -153,9 +161,11 @@ def check_vectors(vectors: dict[str, np.ndarray]) -> list[Check]:
     if "bf16" in vectors:
         cosine = least_cosine(vectors["bf16"], vectors["peer"])
         checks.append(Check("least cosine of a bf16 vector with the peer's", cosine, ">=", 0.999))
-    difference = float(np.abs(vectors["fp32"] - vectors["peer"]).max())
-    what = "largest difference of an fp32 vector's number from the peer's"
-    checks.append(Check(what, difference, "<=", 1e-5))
+    for precision in ("fp32", FP32_ONEDNN):
+        if precision in vectors:
+            difference = float(np.abs(vectors[precision] - vectors["peer"]).max())
+            what = f"largest difference of an {precision} vector's number from the peer's"
+            checks.append(Check(what, difference, "<=", 1e-5))
     return checks
 
 

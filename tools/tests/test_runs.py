@@ -13,6 +13,7 @@ from minbert.training import cost_estimate
 from tools.benchmarks import __main__ as command
 from tools.benchmarks import inference, memory, memory_of_batches, surgery, train_step
 from tools.benchmarks.inputs import layer_flops
+from tools.benchmarks.settings import Settings
 from tools.tests.test_comparison import FIELDS
 
 PEERS = {
@@ -144,6 +145,22 @@ def test_without_bf16_instructions_nothing_is_in_bf16(
     if name == "train_step":
         assert not line["checks"]
         assert all(comparison["goal"] is None for comparison in line["comparisons"])
+
+
+def test_inference_takes_the_precision_that_was_asked_for(monkeypatch, tmp_path):
+    """Without one it has none of fp32-onednn, and the share of the limit is that of bf16."""
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": True}, raising=False)
+    of_precision = {"auto": ["bf16", "fp32", "bf16"], "fp32-onednn": ["fp32-onednn"] * 2}
+    for asked, ours in of_precision.items():
+        settings = Settings("", 1, 4, True, 1, tmp_path, asked_precision=asked)
+        sides = inference.list_sides(settings)
+        for name in ("peer", "peer in bf16"):
+            assert sides[name].make_side is inference.peer_side
+        comparisons = inference.compare({name: [1.0] for name in sides}, settings, 8)
+        assert [item.what.partition(" : ")[0] for item in comparisons] == [
+            f"ours ({precision})" for precision in ours
+        ]
+        assert sides[settings.precision].execution.precision == ours[0] == settings.precision
 
 
 def test_bf16_is_refused_where_it_would_be_emulated(monkeypatch, capsys):
