@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -19,6 +20,7 @@ from contrastive.sentence_folder import SentenceFolder, read_sentence_folder, un
 from contrastive.zero_shot import SHOW_PROGRESS, Batches, Progress, Read, encode, make_reader
 from data.batching import EncodedExamples, sorted_batches
 from data.examples import Example
+from data.token_cache import Tokenizer, TokenRows, tokenize_once
 from minbert import BertConfig, BertModel, BertTokenizer, hub
 from minbert.pooling import check_pooling, stored_pooling
 from minbert.training import processes, runtime
@@ -52,8 +54,8 @@ class Embedder:
     # Sentences in a row that are sorted by length together, 0 for all.
     block_size: int = 0
 
-    # Whether the processes of torchrun each compute a share of the batches. All of them must then
-    # ask for the same vectors, and all get them.
+    # Whether the processes of torchrun each tokenize a share of the sentences, and compute a share
+    # of the batches. All of them must then ask for the same vectors, and all get them.
     shares_batches: bool = False
 
     # The encoder in int8 where the precision asks for it. `encoder` keeps the exact weights.
@@ -112,7 +114,8 @@ class Embedder:
         examples = []
         for row, sentence in enumerate(sentences):
             examples.append(Example(str(row), prompt + sentence, None, None))
-        return EncodedExamples(examples, self.tokenizer, self.max_length)
+        tokenize = tokenize_together if self.shares_batches else tokenize_once
+        return EncodedExamples(examples, self.tokenizer, self.max_length, tokenize=tokenize)
 
     def vectors_of(self, rows: EncodedExamples, progress: Progress = SHOW_PROGRESS) -> Tensor:
         """The vectors (N, H) of encoded rows. ValueError where they are not finite."""
@@ -145,6 +148,27 @@ class Embedder:
         encoder = self.quantised or self.encoder
         tensors = encode(encoder, rows, read, self.precision, batches, pooling=pooling)
         return tensors["vectors"]
+
+
+def tokenize_together(
+    tokenizer: Tokenizer, first: Sequence[str], second: Sequence[str] | None, max_length: int
+) -> TokenRows:
+    """Return what `tokenize_once` returns. Each process of torchrun makes the ids of some rows.
+
+    A row's ids do not depend on other rows, so they are those of one process.
+    """
+    num_processes = processes.count()
+    if len(first) < num_processes:
+        return tokenize_once(tokenizer, first, second, max_length)
+    bounds = [len(first) * number // num_processes for number in range(num_processes + 1)]
+    own = slice(*bounds[processes.number() :][:2])
+    own_second = None if second is None else second[own]
+    parts = processes.from_each(tokenize_once(tokenizer, first[own], own_second, max_length))
+    return TokenRows(
+        tokens=numpy.concatenate([part.tokens for part in parts], axis=1),  # (2, N)
+        lengths=numpy.concatenate([part.lengths for part in parts]),  # (R,)
+        num_truncated=sum(part.num_truncated for part in parts),
+    )
 
 
 def warn_of_unknown(rows: EncodedExamples, source: str) -> None:

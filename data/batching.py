@@ -6,16 +6,20 @@ Next: minbert/bert.py.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy
 import torch
 
 from data.examples import Example
-from data.token_cache import Tokenizer, tokenize_once
+from data.token_cache import Tokenizer, TokenRows, tokenize_once
 
 PAIR_ENCODINGS = ("cross", "bi", "dual")
+
+# tokenize_once, or what does the same in another way: tokenizer, first and second sentences of the
+# rows, maximum length -> token ids.
+Tokenize = Callable[[Tokenizer, Sequence[str], Sequence[str] | None, int], TokenRows]
 
 # Number of batches that are sorted by length together.
 WINDOW = 50
@@ -105,6 +109,8 @@ class EncodedExamples:
     pair_encoding: "cross" puts both sentences of a pair into one row. "bi" gives each of them its
         own row. "dual" makes a row of the pair in each order.
 
+    tokenize: makes the token ids of the rows.
+
     lengths: (examples,), the tokens of an example's longest row.
     sizes: (examples,), the tokens of all its rows, padded to one length.
     num_truncated: rows that max_length has cut.
@@ -118,6 +124,7 @@ class EncodedExamples:
         tokenizer: Tokenizer,
         max_length: int = 128,
         pair_encoding: str = "cross",
+        tokenize: Tokenize = tokenize_once,
     ) -> None:
         if pair_encoding not in PAIR_ENCODINGS:
             raise ValueError(
@@ -136,7 +143,7 @@ class EncodedExamples:
         self.pair_encoding = pair_encoding
 
         first, second = arrange_sentences(self.examples, pair_encoding)
-        rows = tokenize_once(tokenizer, first, second, max_length)
+        rows = tokenize(tokenizer, first, second, max_length)
         self.num_truncated = rows.num_truncated
 
         # The tokens of row r are self._tokens[:, self._starts[r] : self._starts[r + 1]].

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 import torch
@@ -24,6 +24,14 @@ def in_ranks(patch: pytest.MonkeyPatch, count: int, act: Callable[[int], Result]
     own = threading.local()
     barrier = threading.Barrier(count, timeout=60)
     given: list[Tensor | None] = [None] * count
+    values: list[Any] = [None] * count
+
+    def from_each(value: Any) -> list[Any]:
+        values[own.number] = value
+        barrier.wait()
+        of_all = list(values)
+        barrier.wait()
+        return of_all
 
     def add(tensor: Tensor) -> Tensor:
         given[own.number] = tensor.clone()
@@ -44,5 +52,6 @@ def in_ranks(patch: pytest.MonkeyPatch, count: int, act: Callable[[int], Result]
         patched.setattr(processes, "count", lambda: count)
         patched.setattr(processes, "number", lambda: own.number)
         patched.setattr(processes, "add", add)
+        patched.setattr(processes, "from_each", from_each)
         with ThreadPoolExecutor(count) as pool:
             return list(pool.map(start, range(count)))

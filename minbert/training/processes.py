@@ -265,14 +265,22 @@ def from_first(make: Callable[[], Result]) -> Result:
     return cast(Result, results[0])
 
 
+def from_each(value: Result) -> list[Result]:
+    """The values of all processes, in the order of their numbers."""
+    if count() == 1:
+        return [value]
+    values: list[Any] = [None] * count()
+    with _together():
+        dist.all_gather_object(values, value)
+    return values
+
+
 def from_first_here(make: Callable[[], Result]) -> Result:
     """The result of `make` in all processes of a machine. Its first process calls it."""
     if count() == 1:
         return make()
     place = int(os.environ["LOCAL_RANK"])
-    results: list[Any] = [None] * count()
-    with _together():
-        dist.all_gather_object(results, make() if place == 0 else None)
+    results = from_each(make() if place == 0 else None)
     return cast(Result, results[number() - place])
 
 
@@ -293,9 +301,7 @@ def check_agreement(facts: Mapping[str, Any]) -> None:
         return
     texts = {"code": code_version()["sha256"]}
     texts |= {name: str(value) for name, value in facts.items()}
-    of_all: list[dict[str, str]] = [{}] * count()
-    with _together():
-        dist.all_gather_object(of_all, texts)
+    of_all = from_each(texts)
     first = of_all[0]
     for rank, other in enumerate(of_all):
         for name in [*first, *(name for name in other if name not in first)]:

@@ -1,6 +1,7 @@
 """contrastive/embedder.py: nearest vectors and sentence vectors, by hand and by slow loops."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from contrastive.embed.stored_vectors import write_vectors
 from contrastive.embedder import nearest, open_embedder, pairs_above
 from minbert import BertModel, BertTokenizer
 from minbert.pooling import pool, save_pooling
+from tests.toy_ranks import in_ranks
 
 SENTENCES = [
     "a doctor is helping the girl",
@@ -194,6 +196,30 @@ def test_cut_sentences_are_counted(tiny_model):
     vectors, num_cut = embedder.encode(["a the is", "a the is the", "a the is in the"])
     assert num_cut == 2
     assert torch.allclose(vectors, vectors[:1], atol=1e-5)
+
+
+@pytest.mark.parametrize("count", [2, 3, 9])
+def test_processes_share_the_tokenizing_and_get_what_one_gets(tiny_model, monkeypatch, count):
+    """Five sentences, two of them cut. Nine processes are too many, so each reads all of them."""
+    sentences = ["a man", "a man is a man is a man", "a woman", "", "not a girl in a dog in a cat"]
+    alone = open_embedder(tiny_model, max_length=6)[0]
+    embedder = replace(alone, shares_batches=True)
+    read = []
+    encode = BertTokenizer.encode
+
+    def note_and_encode(tokenizer, texts, *others, **settings):
+        if settings["max_length"] == 6:
+            read.append(len(texts))
+        return encode(tokenizer, texts, *others, **settings)
+
+    monkeypatch.setattr(BertTokenizer, "encode", note_and_encode)
+    expected = alone.rows_of(sentences, "")
+    for rows in in_ranks(monkeypatch, count, lambda _: embedder.rows_of(sentences, "")):
+        assert rows.lengths.tolist() == expected.lengths.tolist()
+        assert torch.equal(rows.batch(range(5)).input_ids, expected.batch(range(5)).input_ids)
+        assert rows.num_truncated == expected.num_truncated == 2
+    assert read[0] == 5
+    assert sum(read[1:]) == (45 if count == 9 else 5)
 
 
 def test_one_string_is_not_read_letter_by_letter(tiny_model):
