@@ -183,9 +183,9 @@ def run(settings: Settings) -> dict[str, Any]:
             arguments = (folder, sentences, settings.batch_size, side.execution)
             process = SideProcess(settings.threads, side.make_side, *arguments)
             sides[name] = stack.enter_context(process)
-        # All sides encode once for their vectors before the clock starts.
+        # All sides encode once for their vectors before the clock starts. So they are warm.
         vectors = {name: side(VECTORS) for name, side in sides.items()}
-        seconds = alternate(sides, settings.rounds(5, 3), num_warmup=1, between=limit.measure)
+        seconds = alternate(sides, settings.rounds(5, 3), num_warmup=0, between=limit.measure)
 
     comparisons = compare(seconds, settings, len(sentences))
     # 2 FLOPs for each weight of the layers and each token: only a forward pass.
