@@ -43,6 +43,7 @@ COMMANDS = {
     "own-tables": "python -m tools.benchmarks.own_tables TABLE... --out DIR --record",
     "large": "python -m tools.benchmarks.large NAME... --record",
     "papers": "python -m experiments.papers NAME... --model MODEL --sets FILE... --record",
+    "phases": "python -m tools.benchmarks.phases --record",
     "profiles": "python -m tools.benchmarks.profiles NAME --data-dir DIR --record",
     "readable": "python -m tools.benchmarks.readable --data-dir DIR --out FILE --record",
     "real-sentences": "python -m tools.benchmarks.real_sentences RUN --course DIR --record",
