@@ -15,7 +15,7 @@ import json
 import sys
 import tempfile
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -64,7 +64,7 @@ class PhaseClock:
 
     def __init__(self, clock: Callable[[], float] = time.process_time) -> None:
         self.clock = clock
-        self.seconds: Counter[str] = Counter()
+        self.seconds: defaultdict[str, float] = defaultdict(float)
         self.calls: Counter[str] = Counter()
         self.phases = [REST]  # the last one runs now
         self.noted = 0.0
@@ -125,7 +125,7 @@ def measure(model: str) -> dict[str, Any]:
             raise ValueError(f"the job ended with code {code}; its message stands above.")
         run = read_json(Path(folder) / "run" / "run.json")
     phases = []
-    for phase, seconds in clock.seconds.most_common():
+    for phase, seconds in sorted(clock.seconds.items(), key=lambda item: -item[1]):
         share = seconds / clock.noted
         calls = clock.calls[phase]
         phases.append({"phase": phase, "seconds": seconds, "share": share, "calls": calls})
