@@ -161,6 +161,7 @@ CHECKS: dict[str, list[Check]] = {
         PARAPHRASE("values"),
         PARAPHRASE("large logits", scale=300.0),
         PARAPHRASE("shift", shift=0.7),
+        PARAPHRASE("shift down", shift=-0.7),
         PARAPHRASE("weights", is_weighted=True),
         PARAPHRASE("gradients", dtype="float64", gradients_of=["logit"]),
         PARAPHRASE("shapes", error="ValueError", is_column=True),
