@@ -99,21 +99,8 @@ def as_table(results: dict[str, list[ExerciseResult]]) -> str:
     return "\n".join(lines)
 
 
-def as_json(graded: list[ExerciseResult]) -> list[dict[str, Any]]:
-    """The results of a student as plain values."""
-    rows = []
-    for result in graded:
-        functions = {}
-        for function in result.functions:
-            messages = {check.name: check.message for check in function.checks}
-            functions[function.function] = messages
-        row = {"exercise": result.exercise, "points": result.points, "of": result.most}
-        rows.append({**row, "functions": functions})
-    return rows
-
-
-def as_gradescope(graded: list[ExerciseResult]) -> str:
-    """Gradescope's results.json: one test for each function."""
+def as_gradescope(graded: list[ExerciseResult]) -> dict[str, Any]:
+    """The results of a student as in Gradescope's results.json: one test for each function."""
     tests = []
     for result in graded:
         most = result.most / len(result.functions)
@@ -128,7 +115,7 @@ def as_gradescope(graded: list[ExerciseResult]) -> str:
                 }
             )
     score = round(sum(result.points for result in graded), 2)
-    return json.dumps({"score": score, "tests": tests}, indent=2) + "\n"
+    return {"score": score, "tests": tests}
 
 
 def grade_all(options: GradeOptions) -> str:
@@ -150,8 +137,9 @@ def grade_all(options: GradeOptions) -> str:
 
 def write_results(options: GradeOptions, results: dict[str, list[ExerciseResult]]) -> None:
     """Write the files that were asked for."""
+    plain = {student: as_gradescope(graded) for student, graded in results.items()}
     if options.json:
-        plain = {student: as_json(graded) for student, graded in results.items()}
         write_text(options.json, json.dumps(plain, indent=2) + "\n")
     if options.gradescope:
-        write_text(options.gradescope, as_gradescope(next(iter(results.values()))))
+        (only,) = plain.values()
+        write_text(options.gradescope, json.dumps(only, indent=2) + "\n")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from minbert.commands.options import CommandOptions, argument, positional
 from minbert.commands.outputs import HELP_OF_OVERWRITE
@@ -11,17 +12,18 @@ from minbert.commands.plugins import plugin_argument
 from teaching.exercises import DEFAULT_EXERCISES, EXERCISES
 
 
+def exercises_argument() -> Any:
+    """The flag --exercises."""
+    names = tuple(EXERCISES)
+    return argument(DEFAULT_EXERCISES, f"some of {', '.join(names)}", "NAME...", choices=names)
+
+
 @dataclass(frozen=True)
 class HandoutOptions(CommandOptions):
     """The command line of handout.py."""
 
     folder: Path = positional("DIR", "a new folder")
-    exercises: tuple[str, ...] = argument(
-        tuple(DEFAULT_EXERCISES),
-        f"some of {', '.join(EXERCISES)}",
-        "NAME...",
-        choices=tuple(EXERCISES),
-    )
+    exercises: tuple[str, ...] = exercises_argument()
     whole: bool = argument(False, "hand out all that git tracks, with training and documents")
     rehearse: bool = argument(False, "grade the hand-out as it is and with the answers")
 
@@ -33,13 +35,10 @@ class GradeOptions(CommandOptions):
     students: tuple[Path, ...] = positional(
         "STUDENT...", "folders, or files of one exercise", is_required=False
     )
-    exercises: tuple[str, ...] = argument(
-        tuple(DEFAULT_EXERCISES),
-        f"some of {', '.join(EXERCISES)}",
-        "NAME...",
-        choices=tuple(EXERCISES),
+    exercises: tuple[str, ...] = exercises_argument()
+    json: Path | None = argument(
+        None, "also write the results of each student, in the form of --gradescope", "FILE"
     )
-    json: Path | None = argument(None, "also write all results to a file of JSON", "FILE")
     gradescope: Path | None = argument(
         None, "also write the results of the only student as Gradescope reads them", "FILE"
     )

@@ -117,8 +117,7 @@ def test_a_table_and_files(tmp_path, capsys):
     printed = capsys.readouterr().out
     assert "5/5" in printed and "15/15" in printed and "surgery.py is missing" in printed
     stored = json.loads(table.read_text())
-    assert [row["points"] for row in stored[str(ann)]] == [5, 15]
-    assert [row["points"] for row in stored[str(bob)]] == [0, 0]
+    assert stored[str(ann)]["score"] == 20 and stored[str(bob)]["score"] == 0
 
     results = tmp_path / "results.json"
     (ann / "multitask" / "surgery.py").write_text("no python")
