@@ -15,8 +15,7 @@ grading.py      From a student's folder to points, a table and files.
 grade.py        Command: grades what students hand in.
 autograder.py   The zip that Gradescope runs.
 trace.py        Command: follows one sentence through the model.
-recording.py    Keeps the tensors that an encoder computes.
-stations.py     The stations of a sentence in the encoder, each with its file and line.
+stations.py     The stations of a sentence in the encoder, each with its line, and their tensors.
 comparing.py    Other code beside ours: the first tensor that differs.
 tracing.py      What trace.py shows.
 rehearsal.py    Tries a hand-out before any student does.

@@ -25,8 +25,16 @@ from minbert.commands.hidden import ROOT
 from minbert.weights import to_hugging_face
 from teaching.children import Send, run_in_child
 from teaching.exercises import functions
-from teaching.recording import Place, Recorded, recorded
-from teaching.stations import Station, places_of, record, starts_of, stations_of
+from teaching.stations import (
+    Place,
+    Recorded,
+    Station,
+    places_of,
+    record,
+    recorded,
+    starts_of,
+    stations_of,
+)
 
 SECONDS = 120  # for the other code
 

@@ -1,21 +1,32 @@
-"""The stations of a sentence on its way through the encoder, and where each stands in the code.
+"""The stations of a sentence on its way through the encoder, and how their tensors are kept.
 
-Legend: B rows, T tokens, E embedding, H hidden, I intermediate, N heads, D head size.
+Each station stands somewhere in the code. Hooks keep its tensor, so no code is changed.
+
+Legend: B rows, T tokens, N heads, D head size.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from torch import Tensor
+import torch
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from minbert import BertModel, attention, fast
 from minbert.attention import MultiHeadAttention, mask_to_bias
 from minbert.bert import BertEmbeddings, BertLayer, FeedForward
-from teaching.recording import Place, Recorded, recorded
+
+
+class Place(NamedTuple):
+    """Where a tensor can be seen: what a module gets as its input, or gives as its output."""
+
+    module: str  # its name in the model
+    side: str  # "input" or "output"
 
 
 class Station(NamedTuple):
@@ -88,6 +99,136 @@ def line_of(station: Station, root: Path) -> str:
     fitting = [first + number for number, text in enumerate(lines) if station.line in text]
     # An edited file may say it in other words.
     return f"{file}:{fitting[-1] if fitting else first}"
+
+
+# --- keeping tensors ------------------------------------------------------------------------------
+
+
+class Recorded(NamedTuple):
+    """What was seen of one pass."""
+
+    tensors: dict[str, Tensor]  # by station
+    changed: list[str]  # the modules that changed an argument in place
+
+
+class SoftmaxRecorder(TorchFunctionMode):
+    """Keeps what goes into the softmax of attention, and what comes out."""
+
+    def __init__(self, tensors: dict[str, Tensor]) -> None:
+        super().__init__()
+        self.tensors = tensors
+        self.layer = 0
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None
+    ) -> Any:
+        result = func(*args, **(kwargs or {}))
+        is_softmax = getattr(func, "__name__", "") == "softmax" and bool(args)
+        if is_softmax and args[0].dim() == 4:
+            # What is a softmax of a softmax goes wrong behind its scores.
+            self.tensors.setdefault(f"layer {self.layer} scores", args[0].detach().clone())
+            self.tensors[f"layer {self.layer} attention"] = result.detach().clone()
+        return result
+
+
+@contextmanager
+def recorded(
+    model: nn.Module, places: Mapping[str, Place], starts: Sequence[str], attention_file: Any = None
+) -> Iterator[Recorded]:
+    """Record what a model computes in a `with` block. Places that it does not pass stay out.
+
+    places: by the station's name. starts: for each layer the first module that it runs.
+    attention_file: the module whose function `attention` the encoder calls, if it has one.
+    """
+    kept = Recorded({}, [])
+    recorder = SoftmaxRecorder(kept.tensors)
+    modules = dict(model.named_modules())
+    handles = []
+    for station, place in places.items():
+        module = modules.get(place.module)
+        if module is None:
+            continue
+        if place.side == "input":
+            handles.append(module.register_forward_pre_hook(keep(kept, station)))
+        else:
+            handles.append(module.register_forward_hook(keep(kept, station)))
+    for number, name in enumerate(starts):
+        handles += watch_layer(kept, recorder, number, name, modules[name])
+
+    original = getattr(attention_file, "attention", None)
+    if original is not None:
+        attention_file.attention = watched_attention(original, recorder, kept.changed)
+    try:
+        with torch.no_grad(), recorder:
+            yield kept
+    finally:
+        for handle in handles:
+            handle.remove()
+        if original is not None:
+            attention_file.attention = original
+
+
+def keep(kept: Recorded, station: str) -> Callable[..., None]:
+    """A hook of a module's first call: keeps its first argument, or its first result after it."""
+
+    def hook(module: nn.Module, arguments: tuple[Any, ...], *outputs: Any) -> None:
+        tensor = (outputs or arguments)[0]
+        if isinstance(tensor, tuple):
+            tensor = tensor[0]
+        if isinstance(tensor, Tensor):
+            kept.tensors.setdefault(station, tensor.detach().clone())
+
+    return hook
+
+
+def watch_layer(
+    kept: Recorded, recorder: SoftmaxRecorder, layer: int, name: str, module: nn.Module
+) -> list[Any]:
+    """Hooks that note which layer runs, and whether it changes its argument in place."""
+    before: list[Tensor] = []
+
+    def enter(module: nn.Module, arguments: tuple[Any, ...]) -> None:
+        recorder.layer = layer
+        before[:] = [arguments[0].detach().clone()]
+
+    def leave(module: nn.Module, arguments: tuple[Any, ...], output: Any) -> None:
+        if not torch.equal(before[0].nan_to_num(), arguments[0].nan_to_num()):
+            kept.changed.append(name)
+
+    return [module.register_forward_pre_hook(enter), module.register_forward_hook(leave)]
+
+
+def watched_attention(
+    original: Callable[..., Tensor], recorder: SoftmaxRecorder, changed: list[str]
+) -> Any:
+    """The function `attention`, whose weights and mask are kept whatever way it computes them.
+
+    changed: gets the name of a layer's argument that the function changes in place.
+    """
+
+    def watched(*arguments: Any, **options: Any) -> Tensor:
+        layer = recorder.layer
+        passed = inspect.signature(original).bind(*arguments, **options)
+        passed.apply_defaults()
+        query, key, value, bias, _, is_training, *_ = passed.arguments.values()
+        inputs = {"Q": query, "K": key, "V": value}
+        for name, tensor in inputs.items():
+            recorder.tensors[f"layer {layer} {name}"] = tensor.detach().clone()
+        output = original(*arguments, **options)
+        for name, tensor in inputs.items():
+            before = recorder.tensors[f"layer {layer} {name}"]
+            if not torch.equal(tensor.nan_to_num(), before.nan_to_num()):
+                changed.append(f"attention in layer {layer}, for {name},")
+        if bias is not None:
+            recorder.tensors[f"layer {layer} mask"] = bias.detach().clone()
+        recorder.tensors[f"layer {layer} weighted mean"] = output.detach().clone()
+        # With unit vectors as values, the weighted mean of the values is the weights themselves.
+        units = torch.eye(key.size(-2)).expand(*key.shape[:2], -1, -1)  # (B, N, T, T)
+        weights = original(query, key, units, bias, 0.0, is_training)  # (B, N, T, T)
+        recorder.tensors[f"layer {layer} attention"] = weights.detach().clone()
+        return output
+
+    return watched
 
 
 def record(model: BertModel, batch: Mapping[str, Tensor]) -> Recorded:
