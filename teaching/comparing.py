@@ -14,6 +14,7 @@ import io
 import sys
 import traceback
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,16 +26,7 @@ from minbert.commands.hidden import ROOT
 from minbert.weights import to_hugging_face
 from teaching.children import Send, run_in_child
 from teaching.exercises import functions
-from teaching.stations import (
-    Place,
-    Recorded,
-    Station,
-    places_of,
-    record,
-    recorded,
-    starts_of,
-    stations_of,
-)
+from teaching.stations import Recorded, Station, record, recorded, stations_of
 
 SECONDS = 120  # for the other code
 
@@ -83,24 +75,24 @@ def run_other(folder: Path, weights: Path, model: BertModel, batch: dict[str, Te
             f"{folder} holds neither minbert/bert.py nor config.json. Give a clone, a hand-out, or "
             "the folder of a model, which transformers then runs."
         )
-    num_layers = len(model.layers)
-    places = places_of(stations_of(num_layers))
-    starts = starts_of(num_layers)
-    if not is_code:
-        starts = [f"layers.{number}.attention.query" for number in range(num_layers)]
-        starts = [their_module(name, model) for name in starts]
-        places = {name: their_place(place, model) for name, place in places.items()}
-        if not model.config.has_segments:
-            batch = {name: value for name, value in batch.items() if name != "token_type_ids"}
+    if not is_code and not model.config.has_segments:
+        batch = {name: value for name, value in batch.items() if name != "token_type_ids"}
 
     def work(send: Send) -> None:
         # The other threads of torch are not in a forked process.
         torch.set_num_threads(1)
         kept, error = Recorded({}, []), ""
+        num_layers = len(model.layers)
         try:
-            other, file = open_code(folder, weights) if is_code else open_transformers(folder)
-            with recorded(other.eval(), places, starts, file) as kept:
-                other(**batch)
+            if is_code:
+                other, file = open_code(folder, weights)
+                recording = recorded(other, num_layers, file)
+            else:
+                other = open_transformers(folder)
+                name_of = partial(their_module, model)
+                recording = recorded(other, num_layers, None, name_of, ".attention.query")
+            with recording as kept:
+                other.eval()(**batch)
         except Exception as raised:  # whatever the other code raises
             last = traceback.extract_tb(raised.__traceback__)[-1]
             error = f"{type(raised).__name__}: {raised} ({last.filename}:{last.lineno})"
@@ -131,12 +123,12 @@ def open_code(folder: Path, weights: Path) -> tuple[nn.Module, Any]:
     return model, importlib.import_module("minbert.attention")
 
 
-def open_transformers(folder: Path) -> tuple[nn.Module, Any]:
+def open_transformers(folder: Path) -> nn.Module:
     """The encoder that the library transformers reads from a folder."""
     leave_clone()
     from transformers import AutoModel
 
-    return AutoModel.from_pretrained(folder, attn_implementation="eager"), None
+    return AutoModel.from_pretrained(folder, attn_implementation="eager")
 
 
 def leave_clone() -> None:
@@ -144,7 +136,7 @@ def leave_clone() -> None:
     sys.path[:] = [path for path in sys.path if Path(path).resolve() != ROOT]
 
 
-def their_module(name: str, model: BertModel) -> str:
+def their_module(model: BertModel, name: str) -> str:
     """transformers' name of a module of ours. A group of ours is there its last part."""
     last = {"attention": ".output", "feed_forward": ".down"}.get(name.rpartition(".")[2], "")
     if name.startswith("layers.") and name.count(".") == 1:
@@ -154,12 +146,7 @@ def their_module(name: str, model: BertModel) -> str:
     try:
         return to_hugging_face(f"{name}{last}.weight", model.config.model_type)[: -len(".weight")]
     except KeyError:
-        return ""
-
-
-def their_place(place: Place, model: BertModel) -> Place:
-    """The same place in transformers' model. A place without a name is never passed."""
-    return Place(their_module(place.module, model) or "not there", place.side)
+        return "not there"
 
 
 # --- the first difference -------------------------------------------------------------------------

@@ -370,11 +370,14 @@ def wrong_shares(case: Case, hidden: Array, labels: Array) -> str:
     if p == 0:
         return ""
     num_chosen = int(is_chosen.sum())
-    # A random token may be the one that stood there.
-    for name, share, is_so in (("[MASK]", 0.8, hidden == MASK), ("the same", 0.101, hidden == ids)):
-        found = (is_so & is_chosen).sum() / num_chosen
-        if abs(found - share) > 5 * np.sqrt(share * (1 - share) / num_chosen) + 0.002:
-            return f"{found:.2f} of the chosen tokens are {name}, expected {share:.2f}"
+    # One random token in a hundred is [MASK], and one is what stood there.
+    for name, share, is_so in (
+        ("[MASK]", 0.801, hidden == MASK),
+        ("as before", 0.101, hidden == ids),
+    ):
+        count = int((is_so & is_chosen).sum())
+        if is_far(count, share, num_chosen):
+            return f"{count} of {num_chosen} chosen tokens are {name}, expected {share:.0%}"
     replaced = hidden[is_chosen & (hidden != MASK) & (hidden != ids)]
     if len(set(replaced.tolist())) < min(60, len(replaced) // 4):
         return "random tokens come from the whole vocabulary"

@@ -82,16 +82,6 @@ def stations_of(num_layers: int) -> dict[str, Station]:
     return stations | POOLER
 
 
-def places_of(stations: Mapping[str, Station]) -> dict[str, Place]:
-    """The places of those stations that a module shows."""
-    return {name: item.place for name, item in stations.items() if item.place is not None}
-
-
-def starts_of(num_layers: int) -> list[str]:
-    """For each layer the module whose call begins it."""
-    return [f"layers.{number}" for number in range(num_layers)]
-
-
 def line_of(station: Station, root: Path) -> str:
     """The file and line of a station, such as minbert/attention.py:55."""
     lines, first = inspect.getsourcelines(station.function)
@@ -133,26 +123,30 @@ class SoftmaxRecorder(TorchFunctionMode):
 
 @contextmanager
 def recorded(
-    model: nn.Module, places: Mapping[str, Place], starts: Sequence[str], attention_file: Any = None
+    model: nn.Module,
+    num_layers: int,
+    attention_file: Any = None,
+    name_of: Callable[[str], str] = str,
+    start: str = "",
 ) -> Iterator[Recorded]:
-    """Record what a model computes in a `with` block. Places that it does not pass stay out.
+    """Record what a model computes in a `with` block. Stations that it does not pass stay out.
 
-    places: by the station's name. starts: for each layer the first module that it runs.
-    attention_file: the module whose function `attention` the encoder calls, if it has one.
+    attention_file: the module whose function `attention` the encoder calls, if it has one. name_of:
+    gives the model's name of a module of ours. start: the part of a layer that runs first.
     """
     kept = Recorded({}, [])
     recorder = SoftmaxRecorder(kept.tensors)
     modules = dict(model.named_modules())
     handles = []
-    for station, place in places.items():
-        module = modules.get(place.module)
-        if module is None:
+    for name, station in stations_of(num_layers).items():
+        module = modules.get(name_of(station.place.module)) if station.place else None
+        if module is None or station.place is None:
             continue
-        if place.side == "input":
-            handles.append(module.register_forward_pre_hook(keep(kept, station)))
-        else:
-            handles.append(module.register_forward_hook(keep(kept, station)))
-    for number, name in enumerate(starts):
+        is_input = station.place.side == IN
+        register = module.register_forward_pre_hook if is_input else module.register_forward_hook
+        handles.append(register(keep(kept, name)))
+    for number in range(num_layers):
+        name = name_of(f"layers.{number}{start}")
         handles += watch_layer(kept, recorder, number, name, modules[name])
 
     original = getattr(attention_file, "attention", None)
@@ -233,11 +227,6 @@ def watched_attention(
 
 def record(model: BertModel, batch: Mapping[str, Tensor]) -> Recorded:
     """Run our encoder on a batch with the readable formulas, and keep all stations."""
-    num_layers = len(model.layers)
-    places = places_of(stations_of(num_layers))
-    with (
-        fast.switched(is_fast=False),
-        recorded(model, places, starts_of(num_layers), attention) as kept,
-    ):
+    with fast.switched(is_fast=False), recorded(model, len(model.layers), attention) as kept:
         model(**batch)
     return kept
