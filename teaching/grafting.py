@@ -13,7 +13,7 @@ import ast
 import builtins
 import itertools
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
 from types import CodeType, FunctionType, ModuleType
 from typing import Any, NamedTuple
@@ -22,7 +22,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from teaching.exercises import functions
+from teaching.exercises import EXERCISES, functions
 
 # --- what a body may use --------------------------------------------------------------------------
 
@@ -189,22 +189,24 @@ def graft(clean: str, student: str, name: str, module: ModuleType) -> Graft:
         )
     node.args = given
 
-    # Functions that the student added, in the module and in the class.
+    allowed = ALLOWED[name]
+    # Functions that the student added, in the module and in the class, or wrote for this exercise.
     prefix = name.rpartition(".")[0] + "."
+    siblings = siblings_of(name) - set(allowed.names.split())
     added: dict[str, ast.FunctionDef] = {}
     for other, other_node in by_name.items():
         is_near = "." not in other or (prefix != "." and other.startswith(prefix))
-        if other not in clean_functions and is_near:
+        if is_near and (other not in clean_functions or other in siblings):
             added[other] = other_node
 
     imported = dict(imports_of(tree, name))
-    allowed = ALLOWED[name]
     names = {"__builtins__": safe_builtins(), "__name__": "answer", **GLOBALS, **imported}
     names |= {word: getattr(module, word) for word in allowed.names.split()}
     attributes = {*COMMON, *allowed.attributes.split()}
     attributes |= {other.removeprefix(prefix) for other in added if "." in other}
     bodies = [node, *reached(node, added)]
-    known = {*names, *BUILTINS, *(other for other in added if "." not in other), "print"}
+    names["__builtins__"]["getattr"] = getattr_of(attributes)
+    known = {*names, *names["__builtins__"], *(other for other in added if "." not in other)}
     for body in bodies:
         check_body(body, known, attributes)
 
@@ -215,6 +217,15 @@ def graft(clean: str, student: str, name: str, module: ModuleType) -> Graft:
         if "." in other and other_node in bodies:
             methods[other_node.name] = names[other_node.name]
     return Graft(names[node.name], methods)
+
+
+def siblings_of(name: str) -> set[str]:
+    """The other functions, not methods, that the students write for the same exercise."""
+    for exercise in EXERCISES.values():
+        for names in exercise.to_write.values():
+            if name in names:
+                return {other for other in names if other != name and "." not in other}
+    return set()
 
 
 def parse(student: str) -> ast.Module:
@@ -265,6 +276,17 @@ def safe_builtins() -> dict[str, Any]:
     # torch's own code imports with the builtins of its caller. A body cannot use this name.
     names["__import__"] = __import__
     return names
+
+
+def getattr_of(attributes: set[str]) -> Callable[[Any, str], Any]:
+    """A getattr that knows the attributes of an exercise alone, however a name is put together."""
+
+    def safe_getattr(owner: Any, name: str) -> Any:
+        if type(name) is not str or name not in attributes:
+            raise AttributeError(f"{name!r} may not be used in this exercise.")
+        return getattr(owner, name)
+
+    return safe_getattr
 
 
 def without_annotations(node: ast.FunctionDef) -> None:

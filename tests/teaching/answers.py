@@ -34,6 +34,13 @@ def student_file(name: str, body: str, before: str = "") -> str:
 
 STYLES: list[tuple[str, str]] = [
     (
+        "MultiHeadAttention.project",
+        """
+parts = {name: getattr(self, name)(hidden_states) for name in ("query", "key", "value")}
+return parts["query"], parts["key"], parts["value"]
+""",
+    ),
+    (
         "linear",
         """
 decay = max(0.0, (num_steps - step) / max(1, num_steps - num_warmup_steps))
@@ -443,6 +450,8 @@ HOSTILE: list[tuple[str, str]] = [
     ("attention", f"return torch._scaled_dot_product_attention_math({ARGUMENTS})[0]"),
     ("attention", f"return torch.ops.aten.scaled_dot_product_attention({ARGUMENTS})"),
     ("attention", f"return getattr(F, 'scaled_dot_' + 'product_attention')({ARGUMENTS})"),
+    ("attention", f"return getattr(torch, '_scaled_dot_product_attention_math')({ARGUMENTS})[0]"),
+    ("attention", "return getattr(getattr, '__globals__')"),
     ("attention", f"return F.__dict__['scaled_dot_product_attention']({ARGUMENTS})"),
     ("attention", f"return vars(F)['scaled_dot_product_attention']({ARGUMENTS})"),
     ("attention", f"return eval('F.scaled_dot_product_attention({ARGUMENTS})')"),
@@ -506,6 +515,7 @@ HOSTILE: list[tuple[str, str]] = [
     ("linear", "return constant(step, num_steps, num_warmup_steps)"),
     ("linear", "return SCHEDULES['linear'](step, num_steps, num_warmup_steps)"),
     ("cosine", "return 0.0"),
+    ("cosine", "return linear(step, num_steps, num_warmup_steps)"),
     ("mask_tokens", "return MaskedBatch(input_ids, input_ids.masked_fill(~is_special, -100))"),
     ("sentiment_loss", "return torch.tensor(1.609)"),
     ("paraphrase_loss", "raise ValueError('as the shapes differ')"),

@@ -14,7 +14,7 @@ import pytest
 from teaching import running
 from teaching.calls import warm_up
 from teaching.checks import CHECKS
-from teaching.exercises import EXERCISES
+from teaching.exercises import EXERCISES, without_answers
 from teaching.grade import main
 from teaching.grafting import ALLOWED, module_of
 from teaching.running import FunctionResult, grade_function
@@ -58,6 +58,19 @@ def test_the_released_answer_gets_all_points(name):
 def test_a_right_answer_in_another_style_gets_all_points(name, body):
     result = grade(name, student_file(name, body.strip(), BEFORE_STYLES))
     assert [check.message for check in result.checks if check.message] == []
+
+
+def test_a_function_may_call_another_one_of_its_exercise():
+    """The student's own: with a wrong `linear`, the `cosine` that calls it is wrong as well."""
+    cosine = """
+if step < num_warmup_steps:
+    return warmup(step, num_warmup_steps)
+return math.sin(math.pi / 2 * linear(step, num_steps, num_warmup_steps)) ** 2
+"""
+    text = student_file("cosine", cosine.strip())
+    assert grade("cosine", text).share == 1
+    wrong = without_answers(text, {"linear": "return 0.5"})
+    assert grade("cosine", wrong).share == 0
 
 
 @pytest.mark.parametrize("name", FILE_OF)
