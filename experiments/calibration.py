@@ -66,10 +66,14 @@ def calibrate(
 def fit_temperature(task: Task, logits: np.ndarray, labels: np.ndarray) -> float:
     """The T > 0 with which the probabilities of logits / T have the lowest log loss.
 
-    Over 1: the model was too sure. Compare with CalibratedClassifierCV(method="temperature") of
-    scikit-learn. Arguments as of calibrate.
+    Over 1: the model was too sure. Where all decisions are right, each smaller T has a lower log
+    loss, and rows say nothing about T. It then stays 1. Compare with
+    CalibratedClassifierCV(method="temperature") of scikit-learn. Arguments as of calibrate.
     """
     from scipy.optimize import minimize_scalar
+
+    if are_all_right(task, logits, labels):
+        return 1.0
 
     def loss_at(logarithm: float) -> float:
         shares = probabilities(logits / np.exp(logarithm), task.is_multilabel)
@@ -78,6 +82,27 @@ def fit_temperature(task: Task, logits: np.ndarray, labels: np.ndarray) -> float
     # The log loss is convex in 1 / T, so it has one minimum.
     best = minimize_scalar(loss_at, bounds=(LOWEST, HIGHEST), method="bounded")
     return float(np.exp(best.x))
+
+
+def are_all_right(task: Task, logits: np.ndarray, labels: np.ndarray) -> bool:
+    """Whether each decision is the label. Arguments as of calibrate."""
+    shares = probabilities(logits, task.is_multilabel)
+    return bool(decisions_of(task, shares, labels).is_right.all())
+
+
+class Decisions(NamedTuple):
+    """The confidence of each decision and whether it is right, both (N,), or (N x L,) of labels."""
+
+    confidence: np.ndarray
+    is_right: np.ndarray
+
+
+def decisions_of(task: Task, shares: np.ndarray, labels: np.ndarray) -> Decisions:
+    """The decisions that follow from probabilities. Arguments as of log_loss."""
+    if task.kind == "classes":
+        return Decisions(shares.max(axis=1), shares.argmax(axis=1) == labels)
+    confidence = np.maximum(shares, 1 - shares).ravel()
+    return Decisions(confidence, ((shares > 0.5) == (labels > 0.5)).ravel())
 
 
 def log_loss(task: Task, shares: np.ndarray, labels: np.ndarray) -> float:
@@ -95,13 +120,8 @@ def log_loss(task: Task, shares: np.ndarray, labels: np.ndarray) -> float:
 
 def quality_of(task: Task, shares: np.ndarray, labels: np.ndarray) -> Quality:
     """The log loss, and the calibration error of the decisions. Arguments as of log_loss."""
-    if task.kind == "classes":
-        confidence = shares.max(axis=1)
-        is_right = shares.argmax(axis=1) == labels
-    else:
-        confidence = np.maximum(shares, 1 - shares).ravel()
-        is_right = ((shares > 0.5) == (labels > 0.5)).ravel()
-    return Quality(log_loss(task, shares, labels), calibration_error(confidence, is_right))
+    decisions = decisions_of(task, shares, labels)
+    return Quality(log_loss(task, shares, labels), calibration_error(*decisions))
 
 
 def calibration_error(confidence: np.ndarray, is_right: np.ndarray) -> float:

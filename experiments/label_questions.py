@@ -20,6 +20,7 @@ from data.task_flags import parse_task, with_fold
 from experiments.calibration import (
     Costs,
     Quality,
+    are_all_right,
     calibrate,
     cost_at,
     coverages,
@@ -353,11 +354,7 @@ def describe_calibration(question: Question, costs: Costs) -> None:
     if others is not None:
         rows[TFIDF] = as_row(quality_of(task, others, labels))
     terminal.table(score_table(f"{task.title}, {len(labels):,} dev rows", columns, rows))
-    sure = "too sure" if temperature > 1 else "not sure enough"
-    terminal.say(
-        f"temperature {temperature:.3f}: the model is {sure}. The calibrated numbers are of rows "
-        "that their temperature was not fitted on."
-    )
+    terminal.say(describe_temperature(temperature, are_all_right(task, dev.outputs, labels)))
     flags = f"--temperature {temperature:.4g}"
     if task.kind == "classes":
         terminal.table(coverage_table(task, shares, others, labels))
@@ -367,6 +364,20 @@ def describe_calibration(question: Question, costs: Costs) -> None:
     terminal.say(
         f"python -m multitask.predict {in_shell(question.record.folder)} --task {task.name} {flags}"
         f"{flags_of_named()}"
+    )
+
+
+def describe_temperature(temperature: float, is_all_right: bool) -> str:
+    """What the temperature says about the model. is_all_right: all its decisions on dev rows."""
+    if is_all_right:
+        return (
+            "All dev rows are answered right, so they cannot show how sure the model should be. "
+            "The temperature stays 1."
+        )
+    sure = "too sure" if temperature > 1 else "not sure enough"
+    return (
+        f"temperature {temperature:.3f}: the model is {sure}. The calibrated numbers are of rows "
+        "that their temperature was not fitted on."
     )
 
 

@@ -144,6 +144,14 @@ def test_the_temperature_is_that_of_a_logistic_regression():
     shares = probabilities(logits / best)
     assert losses[1] == pytest.approx(calibration.log_loss(SST, shares, gold))
 
+    # Rows without a mistake would make the model as sure as can be. One mistake is enough.
+    gold = logits.argmax(axis=1)
+    assert calibration.fit_temperature(SST, logits, gold) == 1.0
+    assert calibration.are_all_right(SST, logits, gold)
+    gold[0] = (gold[0] + 1) % 5
+    assert calibration.fit_temperature(SST, logits, gold) < 0.9
+    assert not calibration.are_all_right(SST, logits, gold)
+
 
 def test_calibration_error_by_hand():
     # Ten bins of one row each: |1 - .8| and |0 - .6|, five times.
