@@ -5,7 +5,7 @@ Legend: R rows (1, or 2 where a pair has two rows), T tokens, H hidden, L layers
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -176,19 +176,13 @@ def change_section(
     word: str, opened: Opened, before: Mapping[str, Tensor], after: Mapping[str, Tensor]
 ) -> Section:
     """How far each token's vector moves when a word is hidden, relative to its length."""
-    rows = []
-    shades = []
-    pairs = list(zip(stream_of(before, opened), stream_of(after, opened), strict=True))
-    for row, place, token in real_tokens(opened):
-        moves = []
-        for old, new in pairs:
-            moved = (new[row, place] - old[row, place]).norm() / old[row, place].norm()
-            moves.append(float(moved))
-        rows.append((token, *(f"{move:.2f}" for move in moves)))
-        shades.append((0.0, *(min(move, 1.0) for move in moves)))
-    table = Table(stream_columns(opened), tuple(rows), tuple(shades))
+    moves = []
+    for old, new in zip(stream_of(before, opened), stream_of(after, opened), strict=True):
+        moves.append((new - old).norm(dim=-1) / old.norm(dim=-1))
+    table = stream_table(opened, moves)
+    shades = [(0.0, *(min(float(move), 1.0) for move in row[1:])) for row in table.rows]
     prose = "How far each token's vector moves, as a share of its length."
-    return Section(f"Without {word}", prose, table, level=2)
+    return Section(f"Without {word}", prose, replace(table, shades=tuple(shades)), level=2)
 
 
 def pieces_section(opened: Opened) -> Section:
@@ -283,18 +277,17 @@ def stream_of(kept: Mapping[str, Tensor], opened: Opened) -> list[Tensor]:
     return [kept["embeddings"], *(kept[f"layer {i} output"] for i in range(num_layers))]
 
 
-def stream_columns(opened: Opened) -> tuple[Column, ...]:
-    """A column for each hidden state."""
+def stream_table(opened: Opened, numbers: Sequence[Tensor]) -> Table:
+    """A row for each token, with a number (R, T) of each of the L + 1 hidden states."""
     layers = [f"layer {number}" for number in range(len(opened.encoder.layers))]
-    return heading_and_numbers("token", "embeddings", *layers)
+    rows = []
+    for row, place, token in real_tokens(opened):
+        rows.append((token, *(f"{float(values[row, place]):.2f}" for values in numbers)))
+    return Table(heading_and_numbers("token", "embeddings", *layers), tuple(rows))
 
 
 def stream_section(opened: Opened, kept: Mapping[str, Tensor]) -> Section:
     """The length of each token's vector after the embeddings and after each layer."""
-    rows = []
-    for row, place, token in real_tokens(opened):
-        lengths = [float(state[row, place].norm()) for state in stream_of(kept, opened)]
-        rows.append((token, *(f"{length:.2f}" for length in lengths)))
-    table = Table(stream_columns(opened), tuple(rows))
+    lengths = [state.norm(dim=-1) for state in stream_of(kept, opened)]
     prose = "The length (L2 norm) of each token's vector on its way up."
-    return Section("The stream", prose, table, level=2)
+    return Section("The stream", prose, stream_table(opened, lengths), level=2)
