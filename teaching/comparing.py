@@ -233,8 +233,6 @@ def compare(folder: Path, weights: Path, row: Mapping[str, Tensor]) -> str:
     kept = record(model, probe)
     other = run_other(folder, weights, model, probe)
     stations = stations_of(len(model.layers))
-    if model.load_report is not None and "pooler.dense.weight" in model.load_report.missing:
-        del stations["pooler"]  # drawn anew each time
     ours = {station: kept.tensors[station] for station in stations if station in kept.tensors}
     num_seen = sum(station in other.tensors for station in ours)
     difference = first_difference(ours, other.tensors, probe["attention_mask"])

@@ -226,7 +226,12 @@ def watched_attention(
 
 
 def record(model: BertModel, batch: Mapping[str, Tensor]) -> Recorded:
-    """Run our encoder on a batch with the readable formulas, and keep all stations."""
+    """Run our encoder on a batch with the readable formulas, and keep all stations.
+
+    A pooler without trained weights is none: its numbers would be drawn anew each time.
+    """
     with fast.switched(is_fast=False), recorded(model, len(model.layers), attention) as kept:
         model(**batch)
+    if model.load_report is not None and "pooler.dense.weight" in model.load_report.missing:
+        kept.tensors.pop("pooler", None)
     return kept
