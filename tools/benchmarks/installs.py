@@ -4,6 +4,9 @@
 Python it makes an empty environment, installs the wheel with the versions of constraints.txt, and
 asks the bundled model about one sentence. pip gets the packages where its own settings say. So the
 seconds depend on the network, and the size on the PyTorch that it finds. --record keeps the result.
+
+`--onnx FOLDER` measures a folder of `multitask.export --format onnx` in place of the wheel. Its
+predict.py answers in an environment without PyTorch.
 """
 
 from __future__ import annotations
@@ -26,8 +29,14 @@ from tools.benchmarks.comparison import versions
 from tools.benchmarks.recording import HELP, record_measurement
 
 INSTALLS = RECORDS / "installs.jsonl"
+ONNX_INSTALLS = RECORDS / "onnx-installs.jsonl"
+ONNX_PACKAGES = ("onnxruntime", "tokenizers", "numpy")  # that predict.py needs
+QUIET = ("--no-compile", "--progress-bar", "off", "--disable-pip-version-check")
 SENTENCE = "A lovely film."
 VERSIONS = "import platform, torch; print(platform.python_version(), torch.__version__)"
+ONNX_VERSIONS = (
+    "import platform, onnxruntime; print(platform.python_version(), onnxruntime.__version__)"
+)
 
 
 def run_program(*words: str | Path, text: str = "") -> str:
@@ -72,9 +81,8 @@ def measure(python: str | Path, wheel: Path) -> dict[str, Any]:
         programs = environment / "bin"
 
         started = time.perf_counter()
-        quiet = ("--no-compile", "--progress-bar", "off", "--disable-pip-version-check")
         constraints = ROOT / "constraints.txt"
-        run_program(programs / "pip", "install", *quiet, "-c", constraints, wheel)
+        run_program(programs / "pip", "install", *QUIET, "-c", constraints, wheel)
         seconds = time.perf_counter() - started
 
         answer = run_program(programs / "minbert", "predict", text=SENTENCE + "\n")
@@ -82,6 +90,37 @@ def measure(python: str | Path, wheel: Path) -> dict[str, Any]:
         python_version, torch_version = run_program(programs / "python", "-c", VERSIONS).split()
         return {
             "versions": {**versions(), "python": python_version, "torch": torch_version},
+            "seconds": seconds,
+            "megabytes": megabytes_of(environment),
+            "sentence": SENTENCE,
+            "answer": class_name,
+            "probability": float(probability),
+        }
+
+
+def measure_onnx(python: str | Path, exported: Path) -> dict[str, Any]:
+    """Predict with an exported folder in an environment of three packages. As `measure`.
+
+    "seconds" are those from the beginning of the installation to the answer.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        environment = Path(folder) / "venv"
+        run_program(python, "-m", "venv", environment)
+        programs = environment / "bin"
+
+        started = time.perf_counter()
+        run_program(programs / "pip", "install", *QUIET, *ONNX_PACKAGES)
+        program = exported.absolute() / "predict.py"
+        answer = run_program(programs / "python", program, text=SENTENCE + "\n")
+        seconds = time.perf_counter() - started
+
+        class_name, probability, _ = answer.split("\t")
+        python_version, onnxruntime_version = run_program(
+            programs / "python", "-c", ONNX_VERSIONS
+        ).split()
+        numbers = {"minBERT": versions()["minBERT"], "python": python_version}
+        return {
+            "versions": {**numbers, "onnxruntime": onnxruntime_version},
             "seconds": seconds,
             "megabytes": megabytes_of(environment),
             "sentence": SENTENCE,
@@ -104,21 +143,25 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--python", nargs="+", default=[sys.executable], help="programs of Python, by their paths"
     )
+    parser.add_argument("--onnx", type=Path, metavar="FOLDER", help="an exported folder")
     parser.add_argument("--record", action="store_true", help=HELP)
     arguments = parser.parse_args(argv)
     check_committed(code_version())
 
     with tempfile.TemporaryDirectory() as folder:
-        wheel = build_wheel(Path(folder))
+        wheel = None if arguments.onnx is not None else build_wheel(Path(folder))
         for python in arguments.python:
-            measured = measure(python, wheel)
+            if wheel is None:
+                measured = measure_onnx(python, arguments.onnx)
+            else:
+                measured = measure(python, wheel)
+            listed = ", ".join(f"{name} {text}" for name, text in measured["versions"].items())
             terminal.say(
-                f"Python {measured['versions']['python']}, torch {measured['versions']['torch']}: "
-                f"{measured['seconds']:.0f} s, {measured['megabytes']:,.0f} MB, "
+                f"{listed}: {measured['seconds']:.0f} s, {measured['megabytes']:,.0f} MB, "
                 f"{measured['answer']} {measured['probability']:.2f}"
             )
             if arguments.record:
-                record_measurement(INSTALLS, measured)
+                record_measurement(ONNX_INSTALLS if wheel is None else INSTALLS, measured)
 
 
 if __name__ == "__main__":
