@@ -29,6 +29,7 @@ WITHOUT_DATA = {
     "museum": "the bundled sample of its commit",
     "own-tables": "tables that it makes, and subsets of STS",
     "installs": "one sentence, which each record has",
+    "onnx-installs": "one sentence, which each record has",
     "profiles": "the files of --data-dir, whose lengths alone matter",
     "reliability": "the bundled sample of its commit",
     "round-trips": "models and sentences of its commit",

@@ -39,6 +39,7 @@ COMMANDS = {
     "course-ensembles": "python -m tools.tables.ensembles DIR --title TITLE",
     "default-job": "python -m tools.benchmarks.default_job --record",
     "installs": "python -m tools.benchmarks.installs --python PATH... --record",
+    "onnx-installs": "python -m tools.benchmarks.installs --onnx FOLDER --python PATH... --record",
     "kill-resume": "python -m tools.benchmarks.kill_resume --record",
     "own-tables": "python -m tools.benchmarks.own_tables TABLE... --out DIR --record",
     "large": "python -m tools.benchmarks.large NAME... --record",
