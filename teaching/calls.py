@@ -71,11 +71,8 @@ def gradients_of(output: Any, tensors: Tensors, names: Sequence[str]) -> Tensors
         return {}
     total = (output * tensors["probe"]).sum() if "probe" in tensors else output
     wanted = [tensors[name] for name in names]
-    found = torch.autograd.grad(total, wanted, allow_unused=True)
-    gradients = {}
-    for name, tensor, gradient in zip(names, wanted, found, strict=True):
-        gradients[name] = torch.zeros_like(tensor) if gradient is None else gradient
-    return gradients
+    found = torch.autograd.grad(total, wanted, allow_unused=True, materialize_grads=True)
+    return dict(zip(names, found, strict=True))
 
 
 def described(value: Any) -> Any:
@@ -113,20 +110,13 @@ CONFIG = {
 }
 
 
-def filled(module: nn.Module, inputs: Tensors, options: Settings) -> nn.Module:
-    """A module with the weights of a case, in float64."""
-    module = module.double()
-    with torch.no_grad():
-        for name, parameter in module.named_parameters():
-            parameter.copy_(inputs[f"weights.{name}"])
-    return module.train(options.get("training", False))
-
-
 def call_module(build: Callable[[BertConfig], nn.Module], *names: str) -> Callable[..., Any]:
-    """A call of a method: the module is built, and the inputs of these names are passed."""
+    """A call of a method of a module in float64. The inputs of these names are passed."""
 
     def call(function: Any, inputs: Tensors, options: Settings) -> Any:
-        module = filled(build(BertConfig(**options["config"])), inputs, options)
+        module = build(BertConfig(**options["config"])).double().train(options["training"])
+        for name, parameter in module.named_parameters():
+            parameter.data.copy_(inputs[f"weights.{name}"])
         output = function(module, *(inputs.get(name) for name in names))
         return torch.stack([*output]) if isinstance(output, tuple | list) else output
 
