@@ -144,13 +144,26 @@ READERS: dict[str, Callable[[Path], dict[str, Rows]]] = {
 }
 
 
+def folder_of(folder: Path, name: str) -> Path:
+    """The folder of a task. folder: the one that holds `downstream`, or `downstream` itself."""
+    inner = folder / "downstream"
+    return (inner if inner.is_dir() else folder) / name
+
+
+def task_files(folder: Path) -> list[Path]:
+    """The files of all tasks, in a fixed order. folder: as in folder_of."""
+    paths: list[Path] = []
+    for name in READERS:
+        paths += sorted(path for path in folder_of(folder, name).rglob("*") if path.is_file())
+    return paths
+
+
 def read_task(folder: Path, name: str) -> TransferTask:
-    """A task of the toolkit. folder: the one that holds `downstream`, or `downstream` itself.
+    """A task of the toolkit. folder: as in folder_of.
 
     ValueError where a file is missing or damaged.
     """
-    inner = folder / "downstream"
-    parts = READERS[name]((inner if inner.is_dir() else folder) / name)
+    parts = READERS[name](folder_of(folder, name))
     labels: set[int] = set()
     for rows in parts.values():
         labels.update(rows.labels)

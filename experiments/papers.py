@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 
 from contrastive.train.parser import new_run
 from data.options import SAMPLE
+from data.senteval import task_files
 from experiments.paper_recipes import (
     AVERAGE,
     RECIPES,
@@ -133,7 +134,8 @@ class PapersOptions(CommandOptions):
 
     def measured_files(self) -> list[Path]:
         """The files on which the encoders are measured."""
-        return [*self.sets, *self.pairs, *self.pairs_dev, *self.ranking]
+        of_tasks = [] if self.senteval is None else task_files(self.senteval)
+        return [*self.sets, *self.pairs, *self.pairs_dev, *self.ranking, *of_tasks]
 
     def check(self) -> None:
         if self.list_:

@@ -311,3 +311,13 @@ def test_a_recipe_is_found_by_its_name():
     assert papers.is_for_papers(["rob-5", "bsc-symmetric"])
     assert not papers.is_for_papers(["rob-5", "--out", "bsc-symmetric"])
     assert not papers.is_for_papers(["rob-5"]) and not papers.is_for_papers([])
+
+
+def test_the_files_of_senteval_are_measured_files(tmp_path):
+    """So a record has their digests, and other files are measured anew."""
+    file = tmp_path / "downstream" / "SST" / "binary" / "sentiment-dev"
+    file.parent.mkdir(parents=True)
+    file.write_text("good\t1\n")
+    for folder in (tmp_path, tmp_path / "downstream"):
+        options = papers.PapersOptions(names=["sg-table-4-mean"], senteval=folder)
+        assert options.measured_files() == [file]
