@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from data.examples import BUILT_IN_FILES
+from data.options import numbers_by_task
 from experiments.flags import is_different, parse_flags
 from experiments.records import (
     RECORDS,
@@ -23,6 +24,7 @@ from experiments.records import (
     unrecorded_options,
 )
 from minbert.commands.files import digest_of_file
+from minbert.commands.options import NONE
 
 KNOWN_DATA = RECORDS / "data.json"
 WITH_ACCURACY = ("sst", "para")
@@ -51,6 +53,19 @@ def known_data() -> dict[str, KnownData]:
     """Return all known data by their digest."""
     content = json.loads(KNOWN_DATA.read_text(encoding="utf-8"))
     return {digest: KnownData(**entry) for digest, entry in content.items()}
+
+
+def dev_rows_of(record: Mapping[str, Any]) -> dict[str, int]:
+    """Return the number of dev rows of a run by task; {} for unknown data.
+
+    A run with --dev_rows has read fewer of them than its files hold.
+    """
+    known = known_data().get(str(record.get("data")))
+    sizes = dict(known.dev) if known else {}
+    limits = numbers_by_task(record.get("options", {}).get("dev_rows", NONE))
+    for task in limits.keys() & sizes.keys():
+        sizes[task] = min(sizes[task], int(limits[task]))
+    return sizes
 
 
 def describe(digest: str) -> str:
@@ -112,16 +127,19 @@ def faults_of_origin(record: Mapping[str, Any]) -> list[str]:
 def unlike_baselines(records: Iterable[Mapping[str, Any]]) -> list[str]:
     """Return a fault for each record whose baselines differ from those of an earlier record.
 
-    Baselines follow from the data and the tasks alone, so no option of the model changes them.
+    Baselines follow from the data, the tasks and the rows that are read, so no option of the model
+    changes them.
     """
-    first: dict[tuple[str, frozenset[str]], Any] = {}
+    first: dict[tuple[str, frozenset[str], tuple[str, str]], Any] = {}
     faults = []
     for number, record in enumerate(records, start=1):
         baselines = record.get("baselines")
         if not baselines or not isinstance(record.get("data"), str):
             continue
-        tasks = frozenset(record["options"].get("tasks", "").split(","))
-        if first.setdefault((record["data"], tasks), baselines) != baselines:
+        options = record["options"]
+        tasks = frozenset(options.get("tasks", "").split(","))
+        rows = (options.get("train_rows", NONE), options.get("dev_rows", NONE))
+        if first.setdefault((record["data"], tasks, rows), baselines) != baselines:
             faults.append(f"record {number}: the same data have other baselines in another record")
     return faults
 
@@ -140,13 +158,14 @@ def faults_of_data(record: Mapping[str, Any]) -> list[str]:
         tables[f"epoch {entry['epoch']}"] = entry
     for name, scores in (record.get("baselines") or {}).items():
         tables[f"baseline {name}"] = scores
+    sizes = dev_rows_of(record)
     faults = []
     for title, scores in tables.items():
         for task in WITH_ACCURACY:
-            if task in scores and task in data.dev:
-                num_right = scores[task] * data.dev[task]
+            if task in scores and task in sizes:
+                num_right = scores[task] * sizes[task]
                 if abs(num_right - round(num_right)) > NEARLY_WHOLE:
-                    faults.append(f"{title}: {task} is no share of {data.dev[task]:,} rows")
+                    faults.append(f"{title}: {task} is no share of {sizes[task]:,} rows")
     return faults
 
 

@@ -21,7 +21,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from experiments.known_data import known_data
+from experiments.known_data import dev_rows_of
 from experiments.paper_scores import Score
 from experiments.records import RECORDS, Record, read_records
 from experiments.results import join
@@ -182,8 +182,7 @@ def dev_rows(records: Sequence[Mapping[str, Any]]) -> dict[str, int]:
     """Return the number of dev rows by task, of runs that may have trained a task each."""
     sizes: dict[str, int] = {}
     for record in records:
-        known = known_data().get(str(record.get("data")))
-        sizes |= known.dev if known else record.get("dev", {})
+        sizes |= dev_rows_of(record) or record.get("dev", {})
     return sizes
 
 

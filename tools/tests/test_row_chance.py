@@ -55,6 +55,14 @@ def test_a_record_of_own_rows_names_their_number_and_metric():
     assert "± 0.141 for r (28 rows)" in note_of({"columns": columns}, [row])
 
 
+def test_a_run_with_fewer_dev_rows_has_their_number():
+    row = Row("x", [{"data": OF_SST, "scores": {"sst": 0.5}}])
+    columns = [{"title": "SST", "value": "scores.sst", "format": "scores"}]
+    assert "(1,101 rows)" in note_of({"columns": columns}, [row])
+    row.records[0]["options"] = {"dev_rows": "sst=100"}
+    assert "± 0.098 for SST (100 rows)" in note_of({"columns": columns}, [row])
+
+
 def test_half_an_interval_of_a_correlation_by_simulation():
     random = np.random.default_rng(0)
     first = random.normal(size=(4000, 343))
