@@ -4,13 +4,15 @@ The body may use what its exercise allows, and nothing else: the names, attribut
 statements are those of lists. A list of what is forbidden always has holes. The function is then
 made with these names as its only globals and builtins, so a name that slipped through is not there.
 
-Module-level code, other functions, classes and decorators of the student's file are never run.
+Module-level code, classes and decorators of the student's file are never run. Its plain constants
+are read, and `@staticmethod` is obeyed.
 """
 
 from __future__ import annotations
 
 import ast
 import builtins
+import contextlib
 import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping
@@ -20,7 +22,7 @@ from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor, distributions, nn
 
 from teaching.exercises import EXERCISES, functions
 
@@ -40,6 +42,7 @@ MODULES: dict[str, Any] = {
     "torch": torch,
     "torch.nn": nn,
     "torch.nn.functional": F,
+    "torch.distributions": distributions,
 }
 GLOBALS = {"itertools": itertools, "math": math, "torch": torch, "F": F, "nn": nn, "Tensor": Tensor}
 
@@ -94,7 +97,14 @@ takewhile zip_longest
 append appendleft extend pop popleft popitem get keys items update index insert sort count copy
 setdefault clear reverse fromkeys join add discard remove union intersection difference
 symmetric_difference issubset issuperset startswith endswith lower upper strip replace weight bias
-is_integer padding_idx
+is_integer padding_idx isdisjoint difference_update intersection_update
+symmetric_difference_update cbrt fabs copysign frexp ldexp modf gcd lcm asin acos atan arctan
+split_with_sizes sum_to_size unravel_index inverse det solve cross trapezoid vander vmap signbit
+sinc logical_and_ logical_not_ logical_or_ logical_xor_ bitwise_and_ bitwise_or_ asarray is_complex
+is_grad_enabled is_autocast_enabled detach_ binomial poisson geometric_ embedding_bag
+smooth_l1_loss huber_loss silu elu leaky_relu hardtanh relu6 softsign threshold rms_norm glu
+Sequential ModuleList L1Loss Embedding LayerNorm Flatten probability training
+distributions Categorical Bernoulli Uniform Normal sample probs logits log_prob
 """
 BUILTINS = BUILTIN_NAMES.split()
 COMMON = ATTRIBUTE_NAMES.split()
@@ -199,14 +209,16 @@ def graft(clean: str, student: str, name: str, module: ModuleType) -> Graft:
         if is_near and (other not in clean_functions or other in siblings):
             added[other] = other_node
 
-    imported = dict(imports_of(tree, name))
-    names = {"__builtins__": safe_builtins(), "__name__": "answer", **GLOBALS, **imported}
+    names = constants_of(tree)
+    names |= {"__builtins__": safe_builtins(), "__name__": "answer", **GLOBALS}
+    names |= dict(imports_of(tree, name))
     names |= {word: getattr(module, word) for word in allowed.names.split()}
     attributes = {*COMMON, *allowed.attributes.split()}
     attributes |= {other.removeprefix(prefix) for other in added if "." in other}
     bodies = [node, *reached(node, added)]
     names["__builtins__"]["getattr"] = getattr_of(attributes)
     known = {*names, *names["__builtins__"], *(other for other in added if "." not in other)}
+    static = {body.name for body in bodies if is_static_method(body)}
     for body in bodies:
         check_body(body, known, attributes)
 
@@ -215,7 +227,9 @@ def graft(clean: str, student: str, name: str, module: ModuleType) -> Graft:
     methods = {}
     for other, other_node in added.items():
         if "." in other and other_node in bodies:
-            methods[other_node.name] = names[other_node.name]
+            function = names[other_node.name]
+            is_static = other_node.name in static
+            methods[other_node.name] = staticmethod(function) if is_static else function
     return Graft(names[node.name], methods)
 
 
@@ -267,6 +281,23 @@ def imports_of(tree: ast.Module, name: str) -> Iterator[tuple[str, Any]]:
             for alias in node.names:
                 if alias.name in attributes and hasattr(MODULES[node.module], alias.name):
                     yield alias.asname or alias.name, getattr(MODULES[node.module], alias.name)
+
+
+def constants_of(tree: ast.Module) -> dict[str, Any]:
+    """The plain values that a file names at its top, such as `SHARE = 0.8`."""
+    values = {}
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+            with contextlib.suppress(Refused):
+                values[node.targets[0].id] = literal(node.value)
+    return values
+
+
+def is_static_method(node: ast.FunctionDef) -> bool:
+    """Whether a function has the decorator `@staticmethod`."""
+    return any(
+        isinstance(word, ast.Name) and word.id == "staticmethod" for word in node.decorator_list
+    )
 
 
 def safe_builtins() -> dict[str, Any]:

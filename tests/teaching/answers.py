@@ -34,6 +34,13 @@ def student_file(name: str, body: str, before: str = "") -> str:
 
 STYLES: list[tuple[str, str]] = [
     (
+        "FeedForward.forward",
+        """
+up = nn.Sequential(self.up, nn.Identity())
+return self.down(self.activation(up(hidden_states)))
+""",
+    ),
+    (
         "MultiHeadAttention.project",
         """
 parts = {name: getattr(self, name)(hidden_states) for name in ("query", "key", "value")}

@@ -73,6 +73,17 @@ return math.sin(math.pi / 2 * linear(step, num_steps, num_warmup_steps)) ** 2
     assert grade("cosine", wrong).share == 0
 
 
+def test_a_constant_and_a_static_method_of_the_student_are_read():
+    body = released("AdamW.update")
+    text = student_file("AdamW.update", f"self.nothing(ZERO)\n{body}", "ZERO = 0\n")
+    method = "    @staticmethod\n    def nothing(number):\n        return number + 1\n\n"
+    place = text.index("    def update(")
+    assert grade("AdamW.update", text[:place] + method + text[place:]).share == 1
+    # Only plain values: an expression at the top is not run.
+    wrong = text.replace("ZERO = 0\n", "ZERO = int(0)\n")
+    assert grade("AdamW.update", wrong[:place] + method + wrong[place:]).share == 0
+
+
 @pytest.mark.parametrize("name", FILE_OF)
 def test_a_blank_gets_no_point(name):
     blank = student_file(name, 'raise NotImplementedError("not written yet")')
