@@ -164,10 +164,17 @@ def published_of(row: str) -> Mapping[str, float]:
 
 
 def published_figures(entry: Entry, row: str) -> dict[str, float | None]:
-    """Return the published figure of each column, by the field of the measured score."""
+    """Return the published figure of each column, by the field of the measured score.
+
+    An average over other sets than those of the columns is none of them.
+    """
     figures = {}
+    names = {column.get("published", "") for column in score_columns(entry)}
+    sets = names - {"", AVERAGE}
+    is_other = bool(sets) and sets.isdisjoint(recipe_of(row).sets)
     for column in score_columns(entry):
-        figures[column["value"]] = published_of(row).get(column.get("published", ""))
+        name = column.get("published", "")
+        figures[column["value"]] = None if is_other else published_of(row).get(name)
     return figures
 
 
@@ -423,7 +430,9 @@ def direction_of(published: float | None, measured: Sequence[float], word: str) 
 
 
 def published_difference(comparison: Mapping[str, str]) -> float | None:
-    """Return the difference of two published averages; None where the paper prints none."""
+    """Return the difference of two published averages; None where none is over the same sets."""
+    if recipe_of(comparison["row"]).sets != recipe_of(comparison["less"]).sets:
+        return None
     figures = [published_of(comparison[key]).get(AVERAGE) for key in ("row", "less")]
     if comparison.get("score", AVERAGE) != AVERAGE or None in figures:
         return None

@@ -125,6 +125,15 @@ def test_a_record_of_other_sets_is_not_counted():
     assert all(not row.records for row in paper_rows(entry, [record]))
 
 
+def test_a_published_average_over_other_sets_stands_nowhere():
+    """That of [CLS] is over STS sets, so it stands beside no average of transfer tasks."""
+    rows = {row.title: row for row in paper_rows(generic.read_entries()["sg-table-4"], [])}
+    assert rows["`sg-table-4-mean`"].published["scores.average"] == 0.8585
+    assert rows["`sg-table-1-cls`"].published["scores.average"] is None
+    compared = paper_comparisons(generic.read_entries()["sg-table-4-compared"], [])
+    assert [row.values["published"] for row in compared] == ["+0.007", "-"]
+
+
 def test_differences_are_those_of_each_seed():
     """An encoder that is measured as it is stands against every seed."""
     entry = generic.read_entries()["sg-comparisons"]
