@@ -18,6 +18,7 @@ from data.examples import Example
 from data.options import numbers_by_task
 from data.task_flags import parse_task, with_fold
 from experiments.calibration import (
+    Calibration,
     Costs,
     Quality,
     are_all_right,
@@ -205,7 +206,7 @@ def cross_validate(question: Question, num_folds: int, out: Path) -> None:
     num_found = write_suspicious(path, task, examples, votes, tfidf)
     terminal.say(
         f"{path}: {num_found:,} of {len(examples):,} rows have a label that may be wrong, the most "
-        "suspicious first. Read them; the model is wrong about many of them itself."
+        "suspicious first. Read them: either the label or the model is wrong."
     )
 
 
@@ -342,7 +343,9 @@ def describe_calibration(question: Question, costs: Costs) -> None:
     calibration = calibrate(
         task, dev.outputs, labels, groups_of([example.texts for example in dev.examples])
     )
-    temperature = calibration.temperature
+    # What makes rows worse that it was not fitted on is no temperature for new rows.
+    is_better = calibration.after.log_loss < calibration.before.log_loss
+    temperature = calibration.temperature if is_better else 1.0
     shares = probabilities(dev.outputs / temperature, task.is_multilabel)
     others = tfidf_probabilities(task, run.tables[task.name]["train"].examples, dev.examples)
 
@@ -354,25 +357,34 @@ def describe_calibration(question: Question, costs: Costs) -> None:
     if others is not None:
         rows[TFIDF] = as_row(quality_of(task, others, labels))
     terminal.table(score_table(f"{task.title}, {len(labels):,} dev rows", columns, rows))
-    terminal.say(describe_temperature(temperature, are_all_right(task, dev.outputs, labels)))
-    flags = f"--temperature {temperature:.4g}"
+    is_all_right = are_all_right(task, dev.outputs, labels)
+    terminal.say(describe_temperature(calibration, is_all_right))
+    flags = f" --temperature {temperature:.4g}" if is_better else ""
     if task.kind == "classes":
         terminal.table(coverage_table(task, shares, others, labels))
     else:
         terminal.table(cost_table(task, shares, others, labels, costs))
         flags += f" --threshold {costs.threshold:.4g}"
-    terminal.say(
-        f"python -m multitask.predict {in_shell(question.record.folder)} --task {task.name} {flags}"
-        f"{flags_of_named()}"
-    )
+    if flags:
+        terminal.say(
+            f"python -m multitask.predict {in_shell(question.record.folder)} --task {task.name}"
+            f"{flags}{flags_of_named()}"
+        )
 
 
-def describe_temperature(temperature: float, is_all_right: bool) -> str:
+def describe_temperature(calibration: Calibration, is_all_right: bool) -> str:
     """What the temperature says about the model. is_all_right: all its decisions on dev rows."""
+    temperature, before, after = calibration
     if is_all_right:
         return (
             "All dev rows are answered right, so they cannot show how sure the model should be. "
             "The temperature stays 1."
+        )
+    if after.log_loss >= before.log_loss:
+        return (
+            "A temperature does not help: on rows that it was not fitted on, the log loss is "
+            f"{after.log_loss:.4f} with it and {before.log_loss:.4f} without. The temperature "
+            "stays 1."
         )
     sure = "too sure" if temperature > 1 else "not sure enough"
     return (

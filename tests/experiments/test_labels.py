@@ -153,6 +153,18 @@ def test_the_temperature_is_that_of_a_logistic_regression():
     assert not calibration.are_all_right(SST, logits, gold)
 
 
+def test_a_temperature_that_is_worse_on_other_rows_is_not_advised():
+    worse = calibration.Calibration(
+        0.9, calibration.Quality(0.83, 0.1), calibration.Quality(0.85, 0.1)
+    )
+    words = label_questions.describe_temperature(worse, False)
+    assert "the log loss is 0.8500 with it and 0.8300 without" in words and "stays 1." in words
+    better = worse._replace(before=worse.after, after=worse.before)
+    assert "0.900: the model is not sure enough" in label_questions.describe_temperature(
+        better, False
+    )
+
+
 def test_calibration_error_by_hand():
     # Ten bins of one row each: |1 - .8| and |0 - .6|, five times.
     confidence = np.array([0.8, 0.6] * 5)
