@@ -332,7 +332,12 @@ def print_summary(run: TrainedRun, record: Mapping[str, Any]) -> None:
         fine_tuning.patience,
     )
     terminal.say(*([stop] if stop else []))
-    progress = "" if stop else summary.describe_progress(run.outcome.trained.epochs, trained)
+    history = run.outcome.trained.epochs
+    # Where tasks have epochs of their own, the later ones would not begin.
+    in_turn = run.options.tasks.sampler.has_epochs_per_task and len(trained) > 1
+    num_since_best = sum(entry["step"] > run.outcome.trained.best_step for entry in history)
+    may_stop_early = num_since_best > 3 and not fine_tuning.patience and not in_turn
+    progress = "" if stop else summary.describe_progress(history, trained, may_stop_early)
     if progress:
         first = name_of_first(record)
         terminal.say(f"{first.capitalize()}: {progress}" if first else progress)

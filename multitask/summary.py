@@ -116,16 +116,36 @@ def rising_tasks(history: Sequence[Mapping[str, Any]], tasks: Sequence[str]) -> 
     return rising
 
 
-def describe_progress(history: Sequence[Mapping[str, Any]], tasks: Tasks) -> str:
-    """Which scores still rose in the last epoch, in a sentence. "" for a single epoch."""
+def describe_progress(
+    history: Sequence[Mapping[str, Any]], tasks: Tasks, may_stop_early: bool = False
+) -> str:
+    """Which scores still rose in the last epoch, or fell from their best. "" for a single epoch.
+
+    history: of rising_tasks. may_stop_early: whether --patience 3 would have ended it before.
+    """
     if len(history) < 2:
         return ""
     rising = [tasks[name].title for name in rising_tasks(history, list(tasks))]
     if not rising:
-        return "No score rose in the last epoch."
+        falls = describe_falls(history, tasks)
+        if falls and may_stop_early:
+            falls = f"{falls} Try --patience 3: it ends the training three epochs after its best."
+        return f"No score rose in the last epoch. {falls}".rstrip()
     *others, last = rising
     names = f"{', '.join(others)} and {last}" if others else last
     return f"{names} still rose in the last epoch: more --epochs may give a better model."
+
+
+def describe_falls(history: Sequence[Mapping[str, Any]], tasks: Tasks) -> str:
+    """How far each score is below that of its best epoch in the end. "" where none is."""
+    falls = []
+    for name, task in tasks.items():
+        scores = [entry[name] for entry in history]
+        fall = max(scores) - scores[-1]
+        if fall > 0:
+            best = scores.index(max(scores)) + 1
+            falls.append(f"{task.title} fell by {fall:.4f} since epoch {best}")
+    return f"{', '.join(falls)}." if falls else ""
 
 
 def describe_stop(

@@ -97,7 +97,11 @@ def test_rising_scores_in_words():
     three = {name: TASKS[name] for name in ("sst", "para", "sts")}
     rising = [dict.fromkeys(three, score) for score in (0.1, 0.2)]
     assert describe_progress(rising, three).startswith("SST, PARA and STS still rose")
-    assert describe_progress(history[::-1], tasks) == "No score rose in the last epoch."
+    level = [history[0], history[0]]
+    assert describe_progress(level, tasks, True) == "No score rose in the last epoch."
+    fell = describe_progress([history[0], *history[::-1]], {"sst": TASKS["sst"]}, True)
+    assert fell.startswith("No score rose in the last epoch. SST fell by 0.1000 since epoch 2. Try")
+    assert "--patience" not in describe_progress(history[::-1], tasks)
 
 
 def test_predictions_are_those_of_the_model(two_runs):
