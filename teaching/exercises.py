@@ -38,8 +38,8 @@ EXERCISES: dict[str, Exercise] = {
     "attention": Exercise(
         to_write={
             "minbert/attention.py": (
-                "attention",
                 "mask_to_bias",
+                "attention",
                 "MultiHeadAttention.project",
                 "MultiHeadAttention.forward",
             )
