@@ -27,6 +27,7 @@ FORMULA_SIGNS = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠
 MAX_CHARACTERS = 32_767  # of a cell
 MAX_ROWS = 1_048_576
 MAX_DIGITS = 15  # of a number that keeps all of them
+FRACTION = re.compile(r"-?[0-9]+[.,]([0-9]+)")
 NOT_IN_WORKBOOKS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f]")
 
 
@@ -73,10 +74,13 @@ def safe_cell(text: str) -> str:
     return f"'{text}"
 
 
-def typed_cell(text: str, has_decimal_comma: bool) -> str | int | float:
+def typed_cell(text: str, has_decimal_comma: bool, decimals: int = 0) -> str | int | float:
     """Return the number that a text is, or else the text.
 
     Only a number that is written in the usual way is one, so that ids such as 007 stay as they are.
+
+    decimals: how many digits behind the point all numbers of its column have, or 0. Then a final
+    zero is usual as well.
     """
     if not is_number(text) or len(text) > MAX_DIGITS:
         return text
@@ -84,7 +88,22 @@ def typed_cell(text: str, has_decimal_comma: bool) -> str | int | float:
     if "," in written:
         return text
     number = int(written) if written.lstrip("-").isdecimal() else float(written)
-    return number if str(number) == written else text
+    is_usual = str(number) == written or (decimals > 0 and f"{number:.{decimals}f}" == written)
+    return number if is_usual else text
+
+
+def decimals_of(column: Iterable[str]) -> int:
+    """How many digits behind the point every number of a column has, or 0.
+
+    It is 0 where they differ, and where a cell is no number. Empty cells do not count.
+    """
+    found = set()
+    for text in filter(None, column):
+        fraction = FRACTION.fullmatch(text)
+        found.add(len(fraction[1]) if fraction else 0)
+        if len(found) > 1:
+            return 0
+    return found.pop() if found else 0
 
 
 def new_column(name: str, columns: Iterable[str]) -> str:
@@ -138,16 +157,21 @@ def csv_of(header: Sequence[str], rows: Iterable[Sequence[str]], delimiter: str)
 def workbook_of(
     header: Sequence[str], rows: Iterable[Sequence[str]], has_decimal_comma: bool
 ) -> bytes:
-    """Return the bytes of a table as a workbook with one sheet."""
+    """Return the bytes of a table as a workbook with one sheet.
+
+    Where all numbers of a column have as many decimals, it shows them all, also those that are 0.
+    """
     import openpyxl
     from openpyxl.cell import WriteOnlyCell
 
     workbook = openpyxl.Workbook(write_only=True)
     sheet = workbook.create_sheet("predictions")
-    for number, row in enumerate((header, *rows)):
+    body = list(rows)
+    decimals = [decimals_of(row[place] for row in body) for place in range(len(header))]
+    for number, row in enumerate((header, *body)):
         cells = []
-        for text in row:
-            value = text if number == 0 else typed_cell(text, has_decimal_comma)
+        for text, digits in zip(row, decimals, strict=True):
+            value = text if number == 0 else typed_cell(text, has_decimal_comma, digits)
             if isinstance(value, str):
                 value = NOT_IN_WORKBOOKS.sub("\ufffd", value)
                 value = value.encode("utf-8", errors="replace").decode()
@@ -156,6 +180,8 @@ def workbook_of(
             if isinstance(value, str):
                 cell.data_type = "s"
                 cell.quotePrefix = value.startswith(FORMULA_SIGNS)
+            elif digits:
+                cell.number_format = f"0.{'0' * digits}"
             cells.append(cell)
         sheet.append(cells)
     file = io.BytesIO()

@@ -87,6 +87,7 @@ def test_only_a_number_that_is_written_as_usual_becomes_one(text, value):
 def test_a_decimal_comma_is_read_in_a_table_that_has_it():
     assert typed_cell("3,5", has_decimal_comma=True) == 3.5
     assert typed_cell("3,5,1", has_decimal_comma=True) == "3,5,1"
+    assert typed_cell("3,50", has_decimal_comma=True, decimals=2) == 3.5
 
 
 # --- workbooks ------------------------------------------------------------------------------------
@@ -109,6 +110,19 @@ def test_a_workbook_holds_texts_as_texts_and_numbers_as_numbers(openpyxl, tmp_pa
     assert cells[1].quotePrefix and not cells[0].quotePrefix
     # Read again, nothing has an apostrophe that the text had not.
     assert read_table(path).rows[0].fields[1:4] == ["=1+1", "-5 °C", "#N/A"]
+
+
+def test_a_column_with_equal_decimals_holds_numbers_only(openpyxl, tmp_path):
+    """Some of four decimals end in 0. They are numbers as well, and look as they were."""
+    path = tmp_path / "out.xlsx"
+    rows = [["0.9340", "3.10", "07.50"], ["", "3.9", "7.25"], ["-1.0000", "x", "7.20"]]
+    write_spreadsheet(path, ["confidence", "version", "id"], rows)
+    cells = list(zip(*openpyxl.load_workbook(path).active.iter_rows(min_row=2), strict=True))
+    assert [cell.value for cell in cells[0]] == [0.934, None, -1]
+    assert cells[0][0].data_type == "n" and cells[0][0].number_format == "0.0000"
+    # Where the decimals differ or a cell is a text, a final zero may be a part of a name.
+    assert [cell.value for cell in cells[1]] == ["3.10", 3.9, "x"]
+    assert [cell.value for cell in cells[2]] == ["07.50", 7.25, 7.2]
 
 
 def test_what_a_workbook_cannot_hold_is_refused(openpyxl, tmp_path):
