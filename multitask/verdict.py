@@ -12,7 +12,7 @@ from multitask.tasks import Task, Tasks
 
 
 class Lead(NamedTuple):
-    """A baseline that is better than the model in a task."""
+    """The best baseline of a task, which is better than the model or as good."""
 
     task: Task
     baseline: str
@@ -20,8 +20,18 @@ class Lead(NamedTuple):
     score: float  # of the model
 
     @property
+    def is_tie(self) -> bool:
+        """Whether both scores are equal as they are printed."""
+        return f"{self.baseline_score:.4f}" == f"{self.score:.4f}"
+
+    @property
     def sentence(self) -> str:
         """Both scores in words."""
+        if self.is_tie:
+            return (
+                f"In {self.task.title}, {self.baseline} scores as high as this model: "
+                f"{self.task.metric} {self.score:.4f}."
+            )
         return (
             f"In {self.task.title}, {self.baseline} scores higher than this model: "
             f"{self.task.metric} {self.baseline_score:.4f} and {self.score:.4f}."
@@ -33,6 +43,13 @@ def leads(record: Mapping[str, Any], tasks: Tasks, answered: Collection[str]) ->
 
     record: the content of run.json. answered: the tasks that the model has learned.
     """
+    return [lead for lead in leads_and_ties(record, tasks, answered) if not lead.is_tie]
+
+
+def leads_and_ties(
+    record: Mapping[str, Any], tasks: Tasks, answered: Collection[str]
+) -> list[Lead]:
+    """The best baseline of each task in which one is as good as the model, or better."""
     found = []
     for name in answered:
         score = record["scores"][name]
@@ -41,8 +58,11 @@ def leads(record: Mapping[str, Any], tasks: Tasks, answered: Collection[str]) ->
             if name in scores:
                 of_task[title] = scores[name]
         best = max(of_task, key=lambda title: of_task[title], default="")  # "": left out by --skip
-        if best and of_task[best] > score:
-            found.append(Lead(tasks[name], best, of_task[best], score))
+        if not best:
+            continue
+        lead = Lead(tasks[name], best, of_task[best], score)
+        if lead.is_tie or lead.baseline_score > score:
+            found.append(lead)
     return found
 
 
@@ -50,7 +70,7 @@ def describe_verdict(record: Mapping[str, Any], tasks: Tasks, answered: Collecti
     """How good the model is beside the baselines, for the first line of a page."""
     if not record["baselines"]:
         return "The baselines were left out by --skip, so this model was compared with none."
-    sentences = [lead.sentence for lead in leads(record, tasks, answered)]
+    sentences = [lead.sentence for lead in leads_and_ties(record, tasks, answered)]
     if not sentences:
         return "On the dev rows, this model scores higher than each baseline."
     return f"On the dev rows: {' '.join(sentences)}"

@@ -110,6 +110,17 @@ def test_a_model_that_is_better_is_called_so():
     assert not leads(record_of(0.1), TASKS, ["sst"]), "an untrained head is not compared"
 
 
+@pytest.mark.parametrize("score", [0.6, 0.60004, 0.59996])
+def test_a_tie_is_called_so(score):
+    """A score is equal if it is printed so. Then no line warns, and none says that it is higher."""
+    record = record_of(score)
+    assert describe_verdict(record, TASKS, list(TASKS)) == (
+        "On the dev rows: In STS, vectors scores as high as this model: Pearson 0.6000."
+    )
+    assert not warnings_of_leads(record, TASKS, list(TASKS), MultitaskOptions(), {"sts": 64})
+    assert leads(record_of(0.5999), TASKS, list(TASKS))
+
+
 @pytest.mark.parametrize(
     ("head", "num_steps", "words"),
     [
