@@ -25,8 +25,9 @@ MIN_DEVIATIONS = 2.0  # of the distances, for a score
 class Suspicion(NamedTuple):
     """A row whose label may be wrong.
 
-    row: its number. label, suggested: as texts. doubt: how much the model contradicts, 0 to 1 of
-    classes, and the distance of a score. share: the probability of the suggested label, or None.
+    row: its number. label, suggested: as texts; the model's answer is suggested. doubt: how much
+    the model contradicts, 0 to 1 of classes, and |label - suggested| of scores. share: the
+    probability of the suggested label, or None.
     """
 
     row: int
@@ -64,7 +65,9 @@ def contradicted_classes(
         a row labelled i is suspicious if, of the classes with p_j >= t_j, the most probable one
         is not i                                                                     (equation 1)
 
-    The thresholds take away that a model is surer of some classes than of others. Compare with
+    The thresholds take away that a model is surer of some classes than of others. A class that it
+    is rarely sure of can be the only one over its threshold, although the model answers with i.
+    Such a row is left out, because the model agrees with its label. cleanlab does so as well:
     cleanlab.filter.find_label_issues(filter_by="confident_learning").
 
     shares: probabilities (N, C). labels: (N,), 0 to C - 1.
@@ -76,8 +79,9 @@ def contradicted_classes(
         if len(of_class):
             thresholds[number] = of_class.mean()
     confident = np.where(shares >= thresholds - 1e-6, shares, 0.0)  # (N, C)
-    suggested = confident.argmax(axis=1)
-    is_suspicious = confident.any(axis=1) & (suggested != classes)
+    is_contradicted = confident.any(axis=1) & (confident.argmax(axis=1) != classes)
+    suggested = shares.argmax(axis=1)
+    is_suspicious = is_contradicted & (suggested != classes)
 
     suspicions = []
     for row in np.flatnonzero(is_suspicious).tolist():
@@ -88,14 +92,18 @@ def contradicted_classes(
 
 
 def distant_scores(task: Task, numbers: np.ndarray, labels: np.ndarray) -> list[Suspicion]:
-    """The rows whose number is far from the label, for the usual distance of this model."""
-    low, high = task.format.low, task.format.high
-    errors = np.clip(numbers.astype(np.float64), low, high) - labels
-    errors = errors - errors.mean()
+    """The rows whose number is far from the label, for the usual distance of this model.
+
+    The mean of (number - label) is taken away before numbers are compared, so a model whose numbers
+    are all too high by one does not make all rows suspicious. The doubt is the plain distance.
+    """
+    suggested = np.clip(numbers.astype(np.float64), task.format.low, task.format.high)
+    errors = suggested - labels
+    deviations = abs(errors - errors.mean())
     limit = MIN_DEVIATIONS * errors.std()
     suspicions = []
-    for row in np.flatnonzero(abs(errors) > limit).tolist():
-        texts = f"{labels[row]:g}", f"{numbers[row]:.2f}"
+    for row in np.flatnonzero(deviations > limit).tolist():
+        texts = f"{labels[row]:g}", f"{suggested[row]:.4g}"
         suspicions.append(Suspicion(row, *texts, float(abs(errors[row])), None))
     return suspicions
 

@@ -204,6 +204,27 @@ def test_suspicious_rows_by_hand():
     assert only.doubt == only.share == pytest.approx(0.95)
 
 
+def test_the_answer_of_the_model_is_suggested_and_is_never_the_label():
+    """Class 1 has the threshold (.2 + .3) / 2 = .25. In rows 1 and 5, only it is that probable."""
+    gold = np.array([0, 0, 1, 1, 2, 0], dtype=np.float32)
+    shares = np.zeros((6, 5))
+    shares[:, 0] = [0.95, 0.5, 0.4, 0.4, 0.05, 0.1]
+    shares[:, 1] = [0.05, 0.3, 0.2, 0.3, 0.05, 0.4]
+    shares[:, 2] = 1 - shares.sum(axis=1)
+    # Row 1 is answered with its label. Row 5 is answered with class 2.
+    (only,) = find_suspicious(SST, shares, gold)
+    assert only[:3] == (5, SST.label_names[0], SST.label_names[2])
+    assert (only.doubt, only.share) == pytest.approx((0.9, 0.5))
+
+
+def test_the_distance_of_a_score_is_that_of_the_suggested_number():
+    labels_of_rows = np.array([1.0, 2.0, 3.0, 4.0] * 5 + [0.0])
+    numbers = labels_of_rows + 0.5
+    numbers[-1] = 7.0  # above the scale, which ends at 5
+    (only,) = find_suspicious(BUILT_IN_TASKS["sts"], numbers, labels_of_rows)
+    assert only == (20, "0", "5", 5.0, None)
+
+
 def test_wrong_labels_of_several_classes_are_found():
     generator = np.random.default_rng(1)
     true = generator.integers(5, size=500)
