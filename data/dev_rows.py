@@ -53,7 +53,7 @@ def draw_dev(table: Table, spec: TaskSpec, request: TaskRequest) -> dict[str, Ta
     train_origin = f"{table.summary}; {len(parts[False]):,} of them are for training"
     return {
         "train": replace(table, examples=tuple(parts[False]), origin=train_origin),
-        "dev": Table(table.path, tuple(parts[True]), (), origin=dev_origin),
+        "dev": Table(table.path, tuple(parts[True]), (), origin=dev_origin, style=table.style),
     }
 
 

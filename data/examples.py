@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
+from data.tables.rows import Style
+
 Item = TypeVar("Item")
 
 ID_COLUMN = "id"
@@ -176,6 +178,7 @@ class Table:
     num_left_out: examples that `cut` left out.
     notes: what the user should know about how the file was read.
     origin: a sentence in place of the counts, where the examples are a part of a file.
+    style: of a table for a spreadsheet that goes with the file.
     """
 
     path: str
@@ -184,6 +187,7 @@ class Table:
     num_left_out: int = 0
     notes: tuple[str, ...] = ()
     origin: str = ""
+    style: Style = Style()
 
     def cut(self, num_rows: int) -> Table:
         """Return the table with at most `num_rows` examples, taken at even distances.

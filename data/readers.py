@@ -100,7 +100,7 @@ def parse_examples(
         state = f"has a header and no usable rows ({len(dropped)} dropped{first})"
         raise empty_file(table.name, state, format.is_course)
     notes = (*table.notes, *columns.notes)
-    return Table(table.name, tuple(examples), tuple(dropped), notes=notes)
+    return Table(table.name, tuple(examples), tuple(dropped), notes=notes, style=table.style)
 
 
 # --- a file -> rows of text -----------------------------------------------------------------------

@@ -16,6 +16,7 @@ from command_line.folders import load
 from command_line.reproduction import command_of
 from data.examples import Example
 from data.options import numbers_by_task
+from data.tables.rows import Style
 from data.task_flags import parse_task, with_fold
 from experiments.calibration import (
     Calibration,
@@ -92,13 +93,14 @@ class DevRows(NamedTuple):
     """The dev rows of a run, and what the model and TF-IDF say of them.
 
     outputs: raw, (N, C), (N,) or (N, L). tfidf: predictions (N,) or (N, L). num_train: rows that
-    both were trained on.
+    both were trained on. style: that of their table.
     """
 
     examples: tuple[Example, ...]
     outputs: np.ndarray
     tfidf: np.ndarray
     num_train: int
+    style: Style
 
     def predictions(self, task: Task) -> np.ndarray:
         """The predictions of the model, (N,) or (N, L)."""
@@ -110,7 +112,8 @@ def read_dev(run: FinishedRun, task: Task) -> DevRows:
     train = run.tables[task.name]["train"].examples
     dev = run.rows[task.name]["dev"].examples
     outputs = run.outputs(task.name, "dev")
-    return DevRows(dev, outputs, tfidf_predictions(task, train, dev), len(train))
+    style = run.tables[task.name]["dev"].style
+    return DevRows(dev, outputs, tfidf_predictions(task, train, dev), len(train), style)
 
 
 # --- training again -------------------------------------------------------------------------------
@@ -203,7 +206,7 @@ def cross_validate(question: Question, num_folds: int, out: Path) -> None:
 
     votes = outputs if task.is_regression else probabilities(outputs, task.is_multilabel)
     path = out / f"{question.name}-suspicious.csv"
-    num_found = write_suspicious(path, task, examples, votes, tfidf)
+    num_found = write_suspicious(path, task, examples, votes, tfidf, parts[0].style)
     terminal.say(
         f"{path}: {num_found:,} of {len(examples):,} rows have a label that may be wrong, the most "
         "suspicious first. Read them: either the label or the model is wrong."

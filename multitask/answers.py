@@ -16,6 +16,7 @@ import numpy as np
 
 from data.examples import Example
 from data.known_words import load_words, rows_of_unknown_words
+from data.tables.rows import Style
 from data.tables.spreadsheets import new_column, write_spreadsheet
 from data.task_specs import TaskSpec
 from data.user_texts import UserTexts, one_line
@@ -189,8 +190,7 @@ def write_answers(path: Path, texts: UserTexts, answer: Answer, has_probabilitie
     The file has the delimiter and the decimal sign of a table with semicolons, and else commas.
     """
     table = texts.table
-    has_decimal_comma = table is not None and table.decimal_sign == ","
-    has_semicolons = table is not None and table.has_decimal_comma
+    style = Style() if table is None else table.style
     columns = list(answer.task.format.text_columns) if table is None else table.columns
     rows = [list(row.texts) for row in texts.rows]
     if table is not None:
@@ -198,11 +198,10 @@ def write_answers(path: Path, texts: UserTexts, answer: Answer, has_probabilitie
 
     for column in answer_columns(answer, has_probabilities):
         columns = [*columns, new_column(column.name, columns)]
-        has_comma = has_decimal_comma and column.is_number
         # A row without a text has no prediction.
         for row, value in zip(rows, texts.spread(column.values), strict=True):
-            row.append(value.replace(".", ",") if has_comma else value)
-    write_spreadsheet(path, columns, rows, ";" if has_semicolons else ",")
+            row.append(style.number(value) if column.is_number else value)
+    write_spreadsheet(path, columns, rows, style.delimiter)
 
 
 def describe_file(path: Path, texts: UserTexts) -> str:

@@ -87,6 +87,17 @@ class Layout(NamedTuple):
         return f"{delimiter}-separated {self.encoding}"
 
 
+class Style(NamedTuple):
+    """What separates the columns of a table for a spreadsheet, and the decimal sign of numbers."""
+
+    delimiter: str = ","
+    decimal_sign: str = "."
+
+    def number(self, text: str) -> str:
+        """A number in this style, from one with a decimal point."""
+        return text.replace(".", self.decimal_sign)
+
+
 @dataclass(frozen=True)
 class RawTable:
     """A table as text.
@@ -131,6 +142,11 @@ class RawTable:
             for field in row.fields:
                 signs.add(decimal_sign_of(field.strip()))
         return "." if "." in signs and "," not in signs else ","
+
+    @property
+    def style(self) -> Style:
+        """The style of a table for a spreadsheet that goes with this one."""
+        return Style(";" if self.has_decimal_comma else ",", self.decimal_sign)
 
     @property
     def shown_columns(self) -> str:

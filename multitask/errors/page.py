@@ -79,10 +79,11 @@ def write_list(folder: Path, name: str | None, path: Path) -> None:
     task = run.tasks[name]
     check_trained([run], task)
     dev = run.rows[name]["dev"].examples
+    style = run.tables[name]["dev"].style
     outputs = run.outputs(name, "dev")
     votes = outputs if task.is_regression else probabilities(outputs, task.is_multilabel)
     tfidf = tfidf_predictions(task, run.tables[name]["train"].examples, dev)
-    num_found = write_suspicious(path, task, dev, votes, tfidf)
+    num_found = write_suspicious(path, task, dev, votes, tfidf, style)
     terminal.say(f"{path}: {num_found:,} of {len(dev):,} dev rows have a label that may be wrong.")
     if not task.is_built_in:
         terminal.say(

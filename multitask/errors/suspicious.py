@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from data.examples import Example
+from data.tables.rows import Style
 from data.tables.spreadsheets import write_spreadsheet
 from multitask.probabilities import votes_by_class
 from multitask.tasks import Task, labels_of
@@ -113,29 +114,31 @@ def write_suspicious(
     task: Task,
     examples: Sequence[Example],
     votes: np.ndarray,
-    other: np.ndarray | None = None,
+    other: np.ndarray,
+    style: Style,
 ) -> int:
     """Write the suspicious rows as a table, and return how many there are.
 
     votes: as of find_suspicious. other: what TF-IDF predicts for the rows, for a column of its own.
+    style: that of the table of the rows.
     """
     suspicions = find_suspicious(task, votes, labels_of(examples))
     header = ["id", *task.format.text_columns, "label", "suggested"]
     header.append("distance" if task.is_regression else "probability of the label")
     if not task.is_regression:
         header.append("probability of the suggested one")
-    if other is not None:
-        header.append("TF-IDF says")
+    header.append("TF-IDF says")
     rows = []
     for suspicion in suspicions:
         example = examples[suspicion.row]
-        cells = [example.id, *example.texts, suspicion.label, suspicion.suggested]
+        found = [suspicion.label, suspicion.suggested]
+        tfidf = task.label_text(other[suspicion.row])
         if suspicion.share is None:
-            cells.append(f"{suspicion.doubt:.4g}")
+            numbers = [*found, f"{suspicion.doubt:.4g}", tfidf]
+            found = [style.number(number) for number in numbers]
         else:
-            cells += [f"{1 - suspicion.doubt:.4f}", f"{suspicion.share:.4f}"]
-        if other is not None:
-            cells.append(task.label_text(other[suspicion.row]))
-        rows.append(tuple(cells))
-    write_spreadsheet(path, header, rows)
+            shares = f"{1 - suspicion.doubt:.4f}", f"{suspicion.share:.4f}"
+            found += [*map(style.number, shares), tfidf]
+        rows.append((example.id, *example.texts, *found))
+    write_spreadsheet(path, header, rows, style.delimiter)
     return len(rows)

@@ -27,7 +27,7 @@ from minbert.commands.flags import parse_command
 from multitask import Predictor
 from multitask import predict as predict_command
 from multitask.errors import __main__ as errors
-from multitask.errors.suspicious import find_suspicious
+from multitask.errors.suspicious import find_suspicious, write_suspicious
 from multitask.probabilities import probabilities
 from multitask.summary import describe_stop
 from multitask.tasks import BUILT_IN_TASKS, labels_of
@@ -223,6 +223,23 @@ def test_the_distance_of_a_score_is_that_of_the_suggested_number():
     numbers[-1] = 7.0  # above the scale, which ends at 5
     (only,) = find_suspicious(BUILT_IN_TASKS["sts"], numbers, labels_of_rows)
     assert only == (20, "0", "5", 5.0, None)
+
+
+def test_the_list_has_the_style_of_the_table(tmp_path):
+    source = tmp_path / "pairs.csv"
+    lines = [f"question {n};answer {n};{n % 5},5" for n in range(40)]
+    source.write_text("\n".join(["a;b;score", *lines]) + "\n", encoding="utf-8")
+    flag = f"name=mine,train={source},text=a,text_pair=b,label=score"
+    spec = resolve_task(parse_task(flag)).spec
+    dev = read_splits(spec, DataOptions(task=(flag,)))["dev"]
+    numbers = labels_of(dev.examples).copy()
+    numbers[0] += 1.25
+    path = tmp_path / "list.csv"
+    task = BUILT_IN_TASKS["sts"]
+    assert write_suspicious(path, task, dev.examples, numbers, numbers, dev.style) == 1
+    label, *others = path.read_text("utf-8-sig").splitlines()[1].split(";")[3:]
+    total = f"{numbers[0]:.4g}".replace(".", ",")
+    assert label.endswith(",5") and others == [total, "1,25", total]
 
 
 def test_wrong_labels_of_several_classes_are_found():
