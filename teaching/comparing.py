@@ -16,6 +16,7 @@ import traceback
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
+from types import FunctionType, ModuleType
 from typing import Any, NamedTuple
 
 import torch
@@ -25,7 +26,7 @@ from minbert import BertConfig, BertModel
 from minbert.commands.hidden import ROOT
 from minbert.weights import to_hugging_face
 from teaching.children import Send, run_in_child
-from teaching.exercises import functions
+from teaching.exercises import EXERCISES, functions, released_body
 from teaching.stations import Recorded, Station, record, recorded, stations_of
 
 SECONDS = 120  # for the other code
@@ -47,6 +48,7 @@ class OtherRun(NamedTuple):
     tensors: dict[str, Tensor]
     changed: list[str]  # the modules that changed an argument in place
     error: str  # "" where it came to its end
+    lent: list[str]  # functions that are not written there, so ours ran
 
 
 def probe_of(row: Mapping[str, Tensor], config: BertConfig) -> dict[str, Tensor]:
@@ -82,10 +84,11 @@ def run_other(folder: Path, weights: Path, model: BertModel, batch: dict[str, Te
         # The other threads of torch are not in a forked process.
         torch.set_num_threads(1)
         kept, error = Recorded({}, []), ""
+        lent: list[str] = []
         num_layers = len(model.layers)
         try:
             if is_code:
-                other, file = open_code(folder, weights)
+                other, file, lent = open_code(folder, weights)
                 recording = recorded(other, num_layers, file)
             else:
                 other = open_transformers(folder)
@@ -97,7 +100,8 @@ def run_other(folder: Path, weights: Path, model: BertModel, batch: dict[str, Te
             last = traceback.extract_tb(raised.__traceback__)[-1]
             error = f"{type(raised).__name__}: {raised} ({last.filename}:{last.lineno})"
         answer = io.BytesIO()
-        torch.save({"tensors": kept.tensors, "changed": kept.changed, "error": error}, answer)
+        found = OtherRun(kept.tensors, kept.changed, error, lent)
+        torch.save(found._asdict(), answer)
         send(answer.getvalue())
 
     answers, ending = run_in_child(work, SECONDS)
@@ -106,21 +110,65 @@ def run_other(folder: Path, weights: Path, model: BertModel, batch: dict[str, Te
     return OtherRun(**torch.load(io.BytesIO(answers[0]), weights_only=True))
 
 
-def open_code(folder: Path, weights: Path) -> tuple[nn.Module, Any]:
-    """The encoder of a clone or a hand-out, and its file attention.py. For a child process alone.
+def open_code(folder: Path, weights: Path) -> tuple[nn.Module, Any, list[str]]:
+    """The encoder of a clone or a hand-out, its file attention.py, and what it was lent.
 
-    Our package is forgotten, so that theirs is imported under its name.
+    For a child process alone: our package is forgotten, so that theirs is imported under its name.
     """
     leave_clone()
     sys.path.insert(0, str(folder.resolve()))
+    ours = {}
     for name in [name for name in sys.modules if name.partition(".")[0] == "minbert"]:
-        del sys.modules[name]
+        ours[name] = sys.modules.pop(name)
     bert = importlib.import_module("minbert.bert")
     importlib.import_module("minbert.fast").choose("readable")
     if folder.resolve() not in Path(str(bert.__file__)).resolve().parents:
         raise ValueError(f"Python imports {bert.__file__} in place of the code in {folder}")
+    lent = lend_functions(ours)
     model = bert.BertModel.from_pretrained(weights, attention_implementation="eager")
-    return model, importlib.import_module("minbert.attention")
+    return model, importlib.import_module("minbert.attention"), lent
+
+
+def lend_functions(ours: Mapping[str, ModuleType]) -> list[str]:
+    """Put our functions where the student's are not written yet, and return their names.
+
+    ours: our modules by name. What is lent calls the student's other functions.
+    """
+    lent = []
+    for exercise in EXERCISES.values():
+        for file, bodies in exercise.bodies().items():
+            module = file.removesuffix(".py").replace("/", ".")
+            theirs = sys.modules.get(module)
+            if module not in ours or theirs is None:
+                continue
+            source = Path(str(theirs.__file__)).read_text(encoding="utf-8")
+            known = functions(ast.parse(source))
+            for name, blank in bodies.items():
+                is_blank = name in known and released_body(source, name) == normal_form(blank)
+                if is_blank:
+                    lend_function(ours[module], theirs, name)
+                    lent.append(name)
+    return lent
+
+
+def normal_form(code: str) -> str:
+    """Code without its comments, as released_body writes it."""
+    return ast.unparse(ast.parse(code))
+
+
+def lend_function(ours: ModuleType, theirs: ModuleType, name: str) -> None:
+    """Put a function or method of our module into theirs, where it reads their names."""
+    owner, _, last = name.rpartition(".")
+    place = getattr(theirs, owner) if owner else theirs
+    blank = getattr(place, last)
+    original = getattr(getattr(ours, owner) if owner else ours, last)
+    function = FunctionType(original.__code__, vars(theirs), last, original.__defaults__)
+    function.__kwdefaults__ = original.__kwdefaults__
+    setattr(place, last, function)
+    # Other files may have imported it by its name.
+    for module_name, module in list(sys.modules.items()):
+        if module_name.startswith("minbert.") and vars(module).get(last) is blank:
+            setattr(module, last, function)
 
 
 def open_transformers(folder: Path) -> nn.Module:
@@ -238,6 +286,8 @@ def compare(folder: Path, weights: Path, row: Mapping[str, Tensor]) -> str:
     difference = first_difference(ours, other.tensors, probe["attention_mask"])
 
     lines = [f"compared: {num_seen} of {len(ours)} stations, with the weights of {weights}"]
+    if other.lent:
+        lines.append(f"not written yet, so ours ran in their place: {', '.join(other.lent)}")
     if difference is not None:
         place = file_of_station(stations[difference.station], folder)
         lines.append(f"The first tensor that differs is {difference.station}{place}")

@@ -14,6 +14,7 @@ from minbert.reporting.pages import Section
 from multitask.predictor import Predictor
 from teaching import comparing, handout, tracing
 from teaching.comparing import first_difference, probe_of
+from teaching.exercises import released_body, without_answers
 from teaching.grafting import graft, module_of
 from teaching.options import TraceOptions
 from teaching.stations import line_of, record, stations_of
@@ -149,6 +150,29 @@ def test_the_code_in_a_folder(tmp_path, capsys):
     assert f"{file}:" in printed and "expected" in printed
 
 
+def test_what_is_not_written_yet_is_lent(tmp_path, capsys):
+    """With `attention` alone, all stations are passed, and its mistake is found."""
+    folder = tmp_path / "course"
+    names = ["attention", "layers"]
+    files = handout.small_handout.needed_files(names)
+    handout.copy_without_answers(folder, files, names)
+    file = folder / "minbert" / "attention.py"
+    blank = file.read_text()
+    answer = released_body((ROOT / "minbert" / "attention.py").read_text(), "attention")
+    written = without_answers(blank, {"attention": answer})
+    for text, words in (
+        (written, "equal: no tensor differs"),
+        (written.replace("softmax(dim=-1)", "softmax(dim=-2)"), "is layer 0 attention, in"),
+    ):
+        file.write_text(text)
+        assert main(["no charm", "--against", str(folder)]) == 0
+        printed = capsys.readouterr().out
+        assert words in printed, printed
+        lent = printed.split("so ours ran in their place: ")[1].splitlines()[0].split(", ")
+        assert lent[0] == "mask_to_bias" and "BertLayer.forward" in lent
+        assert "attention" not in lent
+
+
 def test_transformers_is_equal(capsys):
     pytest.importorskip("transformers")
     assert main(["no charm", "--against", str(hub.resolve("minbert-mini"))]) == 0
@@ -156,7 +180,7 @@ def test_transformers_is_equal(capsys):
 
 
 def test_other_code_that_passes_no_station_is_not_called_equal(capsys, monkeypatch):
-    monkeypatch.setattr(comparing, "run_other", lambda *_: comparing.OtherRun({}, [], ""))
+    monkeypatch.setattr(comparing, "run_other", lambda *_: comparing.OtherRun({}, [], "", []))
     assert main(["no charm", "--against", str(ROOT)]) == 0
     printed = capsys.readouterr().out
     assert "nothing was compared" in printed and "equal" not in printed
