@@ -208,7 +208,7 @@ def cross_validate(question: Question, num_folds: int, out: Path) -> None:
     path = out / f"{question.name}-suspicious.csv"
     num_found = write_suspicious(path, task, examples, votes, tfidf, parts[0].style)
     terminal.say(
-        f"{path}: {num_found:,} of {len(examples):,} rows have a label that may be wrong, the most "
+        f"{path}: {num_found:,} of {len(examples):,} rows may have a wrong label, the most "
         "suspicious first. Read them: either the label or the model is wrong."
     )
 

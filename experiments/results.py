@@ -140,7 +140,8 @@ class Results:
 
     def sections(self) -> list[Section]:
         """Return the sections of the page: the conditions, then bars and curves."""
-        about = Section("The runs", " ".join(self.conditions()), level=2)
+        # A page is no Markdown, so its flags have no marks.
+        about = Section("The runs", " ".join(self.conditions()).replace("`", ""), level=2)
         sections = [about]
         if self.against:
             table = difference_table(self.scores, self.against, self.labels)
@@ -151,20 +152,24 @@ class Results:
         """Return sentences that say how the runs were made and what the numbers are."""
         runs = list(itertools.chain.from_iterable(self.runs.values()))
         # A row has the name of its recipe, whatever the flags have changed.
-        flags = shlex.join(self.series.flags)
         models = [str(run["options"].get("model", "unknown")) for run in runs]
         return [
             "Each number is the mean over the seeds ± the standard deviation, which divides by "
             "n - 1. In brackets: the published score. All seeds share the dev rows, so ± says "
             "nothing about other rows.",
             f"Seeds: {', '.join(map(str, self.series.seeds))}.",
-            f"Flags of --with: {f'`{flags}`' if flags else 'none'}.",
-            *(f"Flags of {arm.name}: `{shlex.join(arm.flags)}`." for arm in self.series.arms),
+            f"Flags of --with: {marked(self.series.flags)}.",
+            *(f"Flags of {arm.name}: {marked(arm.flags)}." for arm in self.series.arms),
             *describe_replaced(self.series),
             f"Model: {join(models)}.",
             f"Data: {describe_data(runs)}.",
             f"Code: {describe_codes(runs)}.",
         ]
+
+
+def marked(flags: Sequence[str]) -> str:
+    """Flags as code of Markdown, or "none"."""
+    return f"`{shlex.join(flags)}`" if flags else "none"
 
 
 def describe_replaced(series: Series) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import itertools
+import re
 import statistics
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
@@ -274,6 +275,7 @@ def difference_table(
 CSV_HEADER = ("recipe", "seed", "score", "value", "metric")
 CSV_START = "recipe,seed,score,value"  # of older versions, too
 LATEX_START = "% Written by minBERT"
+MINUS = re.compile(r"(?<![\w-])-(?=\d)")
 LATEX_SIGNS = str.maketrans({sign: f"\\{sign}" for sign in "&%$#_{}"})
 
 
@@ -360,6 +362,8 @@ def latex_table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> list[st
 def latex_row(cells: Sequence[str]) -> str:
     """Return a row of a table of LaTeX. The signs that have a meaning there are texts."""
     texts = [cell.translate(LATEX_SIGNS).replace("±", "$\\pm$") for cell in cells]
+    # In a text LaTeX prints a hyphen in place of the minus of a number.
+    texts = [texts[0], *(MINUS.sub("$-$", text) for text in texts[1:])]
     return " & ".join(texts) + r" \\"
 
 

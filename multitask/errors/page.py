@@ -84,7 +84,7 @@ def write_list(folder: Path, name: str | None, path: Path) -> None:
     votes = outputs if task.is_regression else probabilities(outputs, task.is_multilabel)
     tfidf = tfidf_predictions(task, run.tables[name]["train"].examples, dev)
     num_found = write_suspicious(path, task, dev, votes, tfidf, style)
-    terminal.say(f"{path}: {num_found:,} of {len(dev):,} dev rows have a label that may be wrong.")
+    terminal.say(f"{path}: {num_found:,} of {len(dev):,} dev rows may have a wrong label.")
     if not task.is_built_in:
         terminal.say(
             f"`{this_python()} -m experiments.labels {in_shell(folder)} --task {name} --folds 5"
@@ -114,8 +114,10 @@ def overview_section(run: FinishedRun, rows: list[tuple[str, ...]]) -> Section:
     trained = Column("trained", "words")
     scores = (Column("score"), Column("in run.json"), Column(INTERVAL_TITLE))
     columns = (task, Column("rows"), metric, *scores, trained)
+    has_pairs = any(task.is_pair for task in run.tasks.values())
+    encoding = f"pairs encoded {options.heads.pair_encoding}, " if has_pairs else ""
     prose = (
-        f"Model {options.encoder.model}, pairs encoded {options.heads.pair_encoding}, seed "
+        f"Model {options.encoder.model}, {encoding}seed "
         f"{options.training.seed}, {dev_files(run)}. All rows were predicted "
         f"again, in {options.training.precision}. Another machine or another version may round a "
         "row to the other side, so a score can differ a little from the one in run.json."

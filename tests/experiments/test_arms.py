@@ -122,7 +122,7 @@ def test_the_differences_are_a_table_for_a_paper():
     assert [line for line in table.splitlines() if line.startswith("my")] == [
         r"my\_arm & a & 3 & 0.110 & [0.085, 0.135] & better \\",
         r"my\_arm & b & 3 & 0.000 & - & equal in each seed \\",
-        r"my\_arm & c & 3 & 0.000 & [-0.248, 0.248] & cannot tell \\",
+        r"my\_arm & c & 3 & 0.000 & [$-$0.248, 0.248] & cannot tell \\",
     ]
     one_seed = {name: runs[:1] for name, runs in scores.items()}
     assert r"& a & 1 & 0.100 & - & cannot tell \\" in build_latex(one_seed, "plain")
@@ -188,6 +188,7 @@ def test_an_axis_does_not_enlarge_nothing():
         axes = Figure().add_subplot()
         line = Line([1, 2], [0.3496, 0.3500], "a", [])
         LinePlot((line,), "epoch", "score", least_height=least).draw(axes)
+        assert [tick for tick in axes.get_xticks() if tick % 1] == [], "no epoch 1.2"
         low, high = axes.get_ylim()
         heights.append(high - low)
     assert heights[0] < 0.001 and heights[1] == pytest.approx(0.1)
