@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import threading
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -49,6 +50,8 @@ from minbert.tokenizer_files import (
 )
 
 SPECIAL_TOKENS = tuple(SPECIAL_TOKEN_KEYS.values())
+# A backend keeps how the next rows are cut. So threads, such as those of a web server, take turns.
+ONE_THREAD = threading.Lock()
 
 # Settings of tokenizer_config.json beside those of the vocabulary's rules, and their defaults. They
 # are about calls and `decode`. split_special_tokens: "[SEP]" in a text is text, and no separator.
@@ -334,11 +337,12 @@ class BertTokenizer:
                 "sentences is one string, which would be read letter by letter; give a list of "
                 'strings. For the ids of one text, tokenizer(text)["input_ids"] is the way.'
             )
-        self._set_truncation("longest_first", max_length)
         rows: list[Any] = list(sentences)
         if second_sentences is not None:
             rows = list(zip(sentences, second_sentences, strict=True))
-        encodings = self.backend.encode_batch_fast(rows)
+        with ONE_THREAD:
+            self._set_truncation("longest_first", max_length)
+            encodings = self.backend.encode_batch_fast(rows)
         token_ids = [encoding.ids for encoding in encodings]
         if second_sentences is None or self.has_segments:
             sentence_ids = [encoding.type_ids for encoding in encodings]
@@ -352,8 +356,9 @@ class BertTokenizer:
 
         In RoBERTa and XLM-R they are 0 throughout.
         """
-        self.backend.no_truncation()
-        return any(self.backend.encode("a", "a").type_ids)
+        with ONE_THREAD:
+            self.backend.no_truncation()
+            return any(self.backend.encode("a", "a").type_ids)
 
     def continues_word(self, token: str) -> bool:
         """Whether a token of the vocabulary is a later piece of a word."""
@@ -400,8 +405,9 @@ class BertTokenizer:
         side = self._setting("padding_side")
         call = read_call(padding, truncation, max_length, self.model_max_length, side, others)
         rows = rows_of(text, text_pair)
-        self._set_truncation(call.truncation, call.max_length)
-        encodings = self._encode_rows(rows, add_special_tokens, call.max_length)
+        with ONE_THREAD:
+            self._set_truncation(call.truncation, call.max_length)
+            encodings = self._encode_rows(rows, add_special_tokens, call.max_length)
 
         id_rows = [encoding.ids for encoding in encodings]
         columns = {

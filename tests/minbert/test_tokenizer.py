@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -329,3 +331,22 @@ def test_one_string_is_not_read_letter_by_letter(tokenizer):
         tokenizer.encode("A lovely film.")
     with pytest.raises(ValueError, match="letter by letter"):
         tokenizer.encode(["A lovely film."], "Another.")
+
+
+def test_threads_of_one_tokenizer_take_turns(tokenizer):
+    """Rows are cut to the length of their own call, as in a web server with several threads."""
+
+    def longest(max_length: int) -> set[int]:
+        found = set()
+        for _ in range(300):
+            ids, _segments = tokenizer.encode(["a a a a a a a a"] * 4, max_length=max_length)
+            found.add(max(len(row) for row in ids))
+        return found
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(4) as threads:
+            assert list(threads.map(longest, (4, 5, 6, 7))) == [{4}, {5}, {6}, {7}]
+    finally:
+        sys.setswitchinterval(interval)
