@@ -161,9 +161,9 @@ def tokenize_together(
     if len(first) < num_processes:
         return tokenize_once(tokenizer, first, second, max_length)
     bounds = [len(first) * number // num_processes for number in range(num_processes + 1)]
-    own = slice(*bounds[processes.number() :][:2])
-    own_second = None if second is None else second[own]
-    parts = processes.from_each(tokenize_once(tokenizer, first[own], own_second, max_length))
+    share = slice(bounds[processes.number()], bounds[processes.number() + 1])
+    second_share = None if second is None else second[share]
+    parts = processes.from_each(tokenize_once(tokenizer, first[share], second_share, max_length))
     return TokenRows(
         tokens=numpy.concatenate([part.tokens for part in parts], axis=1),  # (2, N)
         lengths=numpy.concatenate([part.lengths for part in parts]),  # (R,)

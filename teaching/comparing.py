@@ -100,8 +100,8 @@ def run_other(folder: Path, weights: Path, model: BertModel, batch: dict[str, Te
             last = traceback.extract_tb(raised.__traceback__)[-1]
             error = f"{type(raised).__name__}: {raised} ({last.filename}:{last.lineno})"
         answer = io.BytesIO()
-        found = OtherRun(kept.tensors, kept.changed, error, lent)
-        torch.save(found._asdict(), answer)
+        other_run = OtherRun(kept.tensors, kept.changed, error, lent)
+        torch.save(other_run._asdict(), answer)
         send(answer.getvalue())
 
     answers, ending = run_in_child(work, SECONDS)

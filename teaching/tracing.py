@@ -180,7 +180,10 @@ def change_section(
     for old, new in zip(stream_of(before, opened), stream_of(after, opened), strict=True):
         moves.append((new - old).norm(dim=-1) / old.norm(dim=-1))
     table = stream_table(opened, moves)
-    shades = [(0.0, *(min(float(move), 1.0) for move in row[1:])) for row in table.rows]
+    shades = []
+    for row in table.rows:
+        shares = [min(float(move), 1.0) for move in row[1:]]
+        shades.append((0.0, *shares))
     prose = "How far each token's vector moves, as a share of its length."
     return Section(f"Without {word}", prose, replace(table, shades=tuple(shades)), level=2)
 

@@ -97,13 +97,13 @@ def decimals_of(column: Iterable[str]) -> int:
 
     It is 0 where they differ, and where a cell is no number. Empty cells do not count.
     """
-    found = set()
+    lengths = set()
     for text in filter(None, column):
         fraction = FRACTION.fullmatch(text)
-        found.add(len(fraction[1]) if fraction else 0)
-        if len(found) > 1:
+        lengths.add(len(fraction[1]) if fraction else 0)
+        if len(lengths) > 1:
             return 0
-    return found.pop() if found else 0
+    return lengths.pop() if lengths else 0
 
 
 def new_column(name: str, columns: Iterable[str]) -> str:
@@ -167,7 +167,10 @@ def workbook_of(
     workbook = openpyxl.Workbook(write_only=True)
     sheet = workbook.create_sheet("predictions")
     body = list(rows)
-    decimals = [decimals_of(row[place] for row in body) for place in range(len(header))]
+    decimals = []
+    for place in range(len(header)):
+        column = [row[place] for row in body]
+        decimals.append(decimals_of(column))
     for number, row in enumerate((header, *body)):
         cells = []
         for text, digits in zip(row, decimals, strict=True):

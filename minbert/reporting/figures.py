@@ -310,7 +310,8 @@ class LinePlot(Plot):
     def draw(self, axes: Axes) -> list[Tooltip]:
         """Draw each line with its points, then the point that stands out, then the labels."""
         _prepare(axes, self.x_label, self.y_label)
-        if all(isinstance(value, int) for line in self.lines for value in line.x):
+        numbers = itertools.chain.from_iterable(line.x for line in self.lines)
+        if all(isinstance(number, int) for number in numbers):
             axes.locator_params(axis="x", integer=True)
         tooltips = []
         styles = itertools.product(LINE_STYLES, LINE_COLOURS)

@@ -29,13 +29,11 @@ from experiments.records import RECORDS
 from minbert import BertModel, BertTokenizer
 from minbert.commands import cores
 from minbert.commands.ending import exit_code
-from minbert.commands.flags import Parser
-from minbert.options import EncoderOptions
 from minbert.training import runtime
 from multitask.rows import read_tables
 from tools.benchmarks.comparison import versions
 from tools.benchmarks.jobs import build_task_job, encode_rows, make_loop, resolve_options
-from tools.benchmarks.recording import HELP, conditions, record_measurement
+from tools.benchmarks.recording import conditions, parser_of_job, record_measurement
 from tools.benchmarks.settings import DEVICE
 from tools.benchmarks.timing import Side, SideProcess
 from tools.tables.generic import show_table
@@ -184,19 +182,12 @@ def make_record(measured: Mapping[str, Any], model: str, num_cores: int) -> dict
 @exit_code("python -m tools.benchmarks.busy_machine")
 def main(argv: Sequence[str] | None = None) -> None:
     """Measure all ways of waiting, and print a table and one line of JSON."""
-    parser = Parser(
-        prog="python -m tools.benchmarks.busy_machine",
-        allow_abbrev=False,
-        description="How much slower is a training step beside other programs?",
+    parser = parser_of_job(
+        "python -m tools.benchmarks.busy_machine",
+        "How much slower is a training step beside other programs?",
     )
     parser.add_argument("--rounds", type=int, default=7, metavar="N", help="(%(default)s)")
     parser.add_argument("--steps", type=int, default=15, metavar="N", help="of a round, each side")
-    parser.add_argument(
-        "--model",
-        default=EncoderOptions().model,
-        help="as --model of run_multitask.py (%(default)s)",
-    )
-    parser.add_argument("--record", action="store_true", help=HELP)
     options = parser.parse_args(argv)
 
     num_cores = cores.num_usable()

@@ -20,11 +20,9 @@ from typing import Any, NamedTuple
 
 from experiments.records import RECORDS, data_digest
 from minbert.commands.ending import exit_code
-from minbert.commands.flags import Parser
-from minbert.options import EncoderOptions
 from tools.benchmarks.busy_machine import busy_programs
 from tools.benchmarks.comparison import versions
-from tools.benchmarks.recording import HELP, conditions, record_measurement
+from tools.benchmarks.recording import conditions, parser_of_job, record_measurement
 from tools.tables.generic import show_table
 
 DEFAULT_JOB = RECORDS / "default-job.jsonl"
@@ -81,17 +79,10 @@ def measure(model: str, flags: Sequence[str] = ()) -> dict[str, Any]:
 @exit_code("python -m tools.benchmarks.default_job")
 def main(argv: Sequence[str] | None = None) -> None:
     """Measure the job, and print a table and one line of JSON."""
-    parser = Parser(
-        prog="python -m tools.benchmarks.default_job",
-        allow_abbrev=False,
-        description="Time and memory of the default job, alone and beside a busy program.",
+    parser = parser_of_job(
+        "python -m tools.benchmarks.default_job",
+        "Time and memory of the default job, alone and beside a busy program.",
     )
-    parser.add_argument(
-        "--model",
-        default=EncoderOptions().model,
-        help="as --model of run_multitask.py (%(default)s)",
-    )
-    parser.add_argument("--record", action="store_true", help=HELP)
     options = parser.parse_args(argv)
 
     record = measure(options.model)

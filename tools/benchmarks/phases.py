@@ -24,11 +24,9 @@ from typing import Any, NamedTuple
 from experiments.records import RECORDS, data_digest
 from minbert.commands.ending import exit_code
 from minbert.commands.files import read_json
-from minbert.commands.flags import Parser
-from minbert.options import EncoderOptions
 from tools.benchmarks.comparison import versions
 from tools.benchmarks.default_job import JOB
-from tools.benchmarks.recording import HELP, conditions, record_measurement
+from tools.benchmarks.recording import conditions, parser_of_job, record_measurement
 from tools.tables.generic import show_table
 
 PHASES = RECORDS / "phases.jsonl"
@@ -141,17 +139,10 @@ def measure(model: str) -> dict[str, Any]:
 @exit_code("python -m tools.benchmarks.phases")
 def main(argv: Sequence[str] | None = None) -> None:
     """Measure the job, and print a table and one line of JSON."""
-    parser = Parser(
-        prog="python -m tools.benchmarks.phases",
-        allow_abbrev=False,
-        description="Where the time of the default job goes, in CPU seconds of one thread.",
+    parser = parser_of_job(
+        "python -m tools.benchmarks.phases",
+        "Where the time of the default job goes, in CPU seconds of one thread.",
     )
-    parser.add_argument(
-        "--model",
-        default=EncoderOptions().model,
-        help="as --model of run_multitask.py (%(default)s)",
-    )
-    parser.add_argument("--record", action="store_true", help=HELP)
     options = parser.parse_args(argv)
 
     measured = {**conditions(num_threads=1), **measure(options.model)}

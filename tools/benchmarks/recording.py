@@ -13,11 +13,25 @@ from typing import Any
 
 from data.examples import COURSE_FILES
 from experiments.records import Record, add_records, data_digest, without_folders
+from minbert.commands.flags import Parser
+from minbert.options import EncoderOptions
 from minbert.training.code_version import code_version
 from minbert.training.run_folder import describe_machine
 from tools.benchmarks.comparison import versions
 
 HELP = "add the result to experiments/records, from which the tables of the documents are made"
+
+
+def parser_of_job(prog: str, description: str) -> Parser:
+    """Return the parser of a command that measures a training: it has --model and --record."""
+    parser = Parser(prog=prog, allow_abbrev=False, description=description)
+    parser.add_argument(
+        "--model",
+        default=EncoderOptions().model,
+        help="as --model of run_multitask.py (%(default)s)",
+    )
+    parser.add_argument("--record", action="store_true", help=HELP)
+    return parser
 
 
 def conditions(device: str = "cpu", num_threads: int | None = None) -> Record:
