@@ -19,6 +19,7 @@ from data.training_texts import TrainingText
 from minbert.reporting.intervals import groups_of, standard_errors
 
 CUTOFF = 10  # of nDCG
+ABOVE_ALL = 2.0  # a threshold that no cosine reaches
 
 
 class Thresholds(NamedTuple):
@@ -38,12 +39,14 @@ def best_thresholds(cosines: np.ndarray, labels: np.ndarray) -> Thresholds:
     """
     from sklearn.metrics import precision_recall_curve, roc_curve  # late: it takes a second
 
-    # A pair is positive from a threshold on. The first one is above all cosines.
+    # A pair is positive from a threshold on. The first one is above all cosines: infinity, which
+    # JSON does not have.
     false_rates, true_rates, thresholds = roc_curve(labels, cosines, drop_intermediate=False)
     num_positives = labels.sum()
     num_negatives = len(labels) - num_positives
     num_right = true_rates * num_positives + (1 - false_rates) * num_negatives
     accuracy = float(thresholds[int(num_right.argmax())])
+    accuracy = ABOVE_ALL if np.isinf(accuracy) else accuracy
 
     precision, recall, thresholds = precision_recall_curve(labels, cosines)
     sums = np.maximum(precision + recall, np.finfo(float).tiny)

@@ -55,6 +55,14 @@ def test_no_threshold_is_better_than_the_best_one(seed):
     assert scores["f1"] == pytest.approx(slow_scores(cosines, labels, thresholds.f1)[1])
 
 
+def test_a_threshold_above_all_cosines_is_a_number():
+    """Where no threshold beats calling every pair negative. quality.json cannot hold infinity."""
+    thresholds = best_thresholds(np.array([0.9, 0.8, 0.1]), np.array([0, 0, 1]))
+    assert thresholds.accuracy == 2.0
+    scores = classification_scores(np.array([1.0, 0.5]), np.array([0, 1]), thresholds)
+    assert scores["accuracy"] == 0.5
+
+
 def test_the_threshold_comes_from_other_pairs():
     """By hand: with .5, .9 and .6 are positive and .4 is not. Right are .9 and .4."""
     cosines = np.array([0.9, 0.6, 0.4, 0.2])
