@@ -37,14 +37,15 @@ class PaperRecipe(NamedTuple):
 
     about: what the row is. method: of contrastive.train; "": the model is measured as it is, by the
     kind of sentence vector `vector`. flags: of contrastive.train. needs_text: the user passes the
-    text. published: Spearman's correlation or accuracy by the name of the set, and "average" of
-    `sets`.
+    text. has_word_vectors: a file of word vectors is measured in place of a model. published:
+    Spearman's correlation or accuracy by the name of the set, and "average" of `sets`.
     """
 
     about: str
     method: str = ""
     flags: dict[str, Any] = {}
     needs_text: bool = False
+    has_word_vectors: bool = False
     vector: str = ""
     sets: tuple[str, ...] = ()
     published: dict[str, float] = {}
@@ -86,6 +87,13 @@ def transfer_figures(*figures: float) -> dict[str, float]:
 
 RECIPES = {
     # [SG] table 1: seven STS sets, Spearman.
+    "sg-table-1-glove": PaperRecipe(
+        "mean of word vectors (GloVe)",
+        has_word_vectors=True,
+        vector="mean",
+        sets=SEVEN,
+        published=seven_figures(0.5802, 0.5376, 0.5514, 0.7066, 0.5973, 0.6825, 0.6366, 0.6132),
+    ),
     "sg-table-1-cls": PaperRecipe(
         "no tuning, [CLS]",
         vector="[CLS]",
@@ -213,6 +221,13 @@ RECIPES = {
         published={"average": 0.7278},
     ),
     # [CT] tables 1, 6 and 7: a fixed number of steps, and no label.
+    "ct-table-1-glove": PaperRecipe(
+        "mean of word vectors (GloVe)",
+        has_word_vectors=True,
+        vector="mean",
+        sets=FIVE,
+        published=five_figures(0.5727, 0.5522, 0.6341, 0.6902, 0.6509, 0.62),
+    ),
     "ct-table-1-mean": PaperRecipe(
         "no tuning, mean of the tokens",
         vector="mean",

@@ -94,6 +94,11 @@ class PapersOptions(CommandOptions):
     text: tuple[str, ...] = argument(
         (), "the text of recipes that need one: files, as in contrastive.train", "TEXT..."
     )
+    word_vectors: Path | None = argument(
+        None,
+        "text file of word vectors, for the recipes of GloVe, as in contrastive.quality",
+        "FILE",
+    )
     data_dir: Path = argument(Path(SAMPLE), "folder of the course's files", "DIR")
     out: Path = argument(Path("runs/papers"), "folder of all runs", "DIR")
     with_: str = argument(
@@ -160,6 +165,25 @@ class PapersOptions(CommandOptions):
             )
         if self.text and not needing:
             raise ValueError("--text has no effect: these recipes name their text. Drop it.")
+        self.check_word_vectors()
+
+    def check_word_vectors(self) -> None:
+        """Raise ValueError where word vectors are missing, or measured by no recipe."""
+        of_words = [name for name, recipe in self.recipes.items() if recipe.has_word_vectors]
+        if of_words and self.word_vectors is None:
+            raise ValueError(
+                f"{of_words[0]} measures word vectors, which are not part of minBERT. Add "
+                "--word-vectors FILE, such as glove.6B.300d.txt."
+            )
+        if self.word_vectors is not None and not of_words:
+            raise ValueError("--word-vectors has no effect: no recipe here is of GloVe. Drop it.")
+        if self.word_vectors is not None and not self.word_vectors.is_file():
+            raise ValueError(f"{self.word_vectors}: there is no such file. Check the path.")
+        if of_words and self.layers:
+            raise ValueError(
+                f"--layers needs an encoder, and {of_words[0]} measures word vectors. Drop one of "
+                "the two."
+            )
 
     def check_measured(self) -> None:
         """Raise ValueError where the encoders cannot be measured on these files."""
@@ -211,10 +235,14 @@ class Job(NamedTuple):
             return [*words, "--pooling", POOLINGS[self.recipe.vector]]
         return [*words, "--baselines"] if self.recipe.vector else words
 
+    def start(self, options: PapersOptions) -> str:
+        """What is trained, or measured as it is: a model, or a file of word vectors."""
+        return str(options.word_vectors) if self.recipe.has_word_vectors else options.model
+
     def encoders(self, options: PapersOptions) -> dict[str, str]:
         """The models to measure, by the name of the copy."""
         if not self.recipe.method:
-            return {"": options.model}
+            return {"": self.start(options)}
         if self.recipe.has_copies:
             return {copy: str(self.folder / f"encoder-{copy}") for copy in COPIES}
         return {"": str(self.folder / "encoder")}
@@ -261,6 +289,8 @@ def measure(job: Job, copy: str, model: str, options: PapersOptions) -> dict[str
     files = {str(path): digest_of_file(path) for path in options.measured_files()}
     # An encoder that was trained again has the same path.
     weights = {}
+    if job.recipe.has_word_vectors:
+        weights[Path(model).name] = digest_of_file(model)
     for file in sorted(Path(model).glob("*")):
         if file.suffix in WEIGHTS_SUFFIXES:
             weights[file.name] = digest_of_file(file)
@@ -364,7 +394,7 @@ def record_of(
         }
     return {
         "paper_recipe": job.name,
-        "model": Path(options.model).name,
+        "model": Path(job.start(options)).name,
         "seed": job.seed,
         **recorded(scores),
         "measured": without_folders(options.quality_flags()),
@@ -401,6 +431,8 @@ def run_series(options: PapersOptions) -> None:
     path = options.out / "papers.md"
     table = results.table()
     about = f"{ABOUT_TABLE} Model: {options.model}. Flags of --with: {options.with_ or 'none'}."
+    if options.word_vectors is not None:
+        about += f" Word vectors: {options.word_vectors}."
     if options.rows:
         about += f" Of each file, at most {options.rows:,} rows were measured."
     write_text(path, f"{table}\n\n{about}\n")
@@ -434,7 +466,10 @@ def main(argv: Sequence[str] | None = None) -> None:
         if job.recipe.method:
             new_run(job.train_words(options))
     table = Output("--out", options.out / "papers.md", begins_with(TABLE_START))
-    check_outputs([table], options.measured_files(), overwrite=None)
+    inputs = options.measured_files()
+    if options.word_vectors is not None:
+        inputs.append(options.word_vectors)
+    check_outputs([table], inputs, overwrite=None)
     with terminal.session("reading the recipes", has_bar=False):
         run_series(options)
 

@@ -6,6 +6,9 @@ poolings, --baselines adds vectors that need no training, and --transfer adds a 
 on the frozen vectors. --pairs classifies pairs by a threshold, --ranking ranks answers, and
 --senteval runs the transfer tasks of that toolkit.
 
+MODEL may be a text file of word vectors, such as GloVe's. The mean of the vectors of a sentence's
+words is measured then, as a baseline.
+
 It prints tables. --out keeps them as quality.json and quality.md. --report writes one HTML page
 with all figures: the heat map of the layers, cosines by label, a map of pairs, and the curves of
 the training if a stage of training wrote the model's folder.
@@ -18,8 +21,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from contrastive.quality.files import read_others
+from contrastive.quality.files import read_others, texts_in
 from contrastive.quality.options import QualityOptions, by_name, check_output_files
+from contrastive.quality.word_vectors import read_word_vectors
 from data.sentence_sets import evenly_cut, read_labelled, read_pairs
 from minbert.commands.ending import exit_code
 from minbert.commands.flags import parse_command
@@ -46,11 +50,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
         terminal.say(*(content.summary for content in (*sets.values(), *transfer.values())))
         others = read_others(request)
         terminal.say(*others.summaries)
+        words = None
+        if request.has_word_vectors:
+            terminal.doing(f"reading {request.model}")
+            words = read_word_vectors(request.model, texts_in(sets, transfer, others))
+            terminal.say(words.summary)
 
         terminal.doing("importing PyTorch")
         from contrastive.quality import work
 
-        work.report(request, sets, transfer, others)
+        work.report(request, sets, transfer, others, words)
 
 
 if __name__ == "__main__":

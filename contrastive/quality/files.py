@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 from contrastive.quality.options import QualityOptions, by_name
 from data.ranking_sets import RankingSet, read_ranking
+from data.sentence_sets import SentenceSet
 from data.senteval import TransferTask, read_task
 from data.training_texts import TrainingText, read_training_text
 
@@ -52,6 +53,31 @@ def read_others(request: QualityOptions) -> OtherFiles:
     if request.senteval is not None:
         senteval = [read_task(request.senteval, name) for name in request.task_names]
     return OtherFiles(pairs, ranking, senteval)
+
+
+def texts_in(
+    sets: Mapping[str, SentenceSet], transfer: Mapping[str, SentenceSet], others: OtherFiles
+) -> Iterator[str]:
+    """All sentences of all files, in their order."""
+    for content in (*sets.values(), *transfer.values()):
+        for example in content.examples:
+            yield from example.texts
+    for files in others.pairs.values():
+        for text in files:
+            yield from flat(text.rows if text is not None else [])
+    for ranking in others.ranking.values():
+        for question in ranking.questions:
+            yield question.text
+            yield from question.candidates
+    for task in others.senteval:
+        for rows in task.parts.values():
+            yield from flat(rows.texts)
+
+
+def flat(rows: Iterable[tuple[str, ...]]) -> Iterator[str]:
+    """The texts of rows, one by one."""
+    for row in rows:
+        yield from row
 
 
 def read_classes(path: Path, limit: int) -> TrainingText:

@@ -34,6 +34,7 @@ from contrastive.quality.untrained_vectors import (
     vector_functions,
     whiten,
 )
+from contrastive.quality.word_mean import Measured, WordMean
 from contrastive.zero_shot import SHOW_PROGRESS, alignment, correlations, embed, encode, uniformity
 from data.batching import EncodedExamples, sorted_batches
 from data.sentence_sets import SentenceSet
@@ -42,6 +43,7 @@ from minbert.reporting.intervals import groups_of, standard_error_of_share, stan
 
 Record = dict[str, Any]
 CORRELATIONS = ("spearman", "pearson")
+NO_LAYERS = "a file of word vectors has no layers"
 
 
 class VectorScores(NamedTuple):
@@ -88,7 +90,7 @@ def score_vectors(
 
 
 def measure_set(
-    embedder: Embedder,
+    embedder: Measured,
     pairs: SentenceSet,
     scale: tuple[float, float] | None = None,
     with_baselines: bool = False,
@@ -96,7 +98,8 @@ def measure_set(
 ) -> Record:
     """Measure one STS set.
 
-    scale: the lowest and the highest label. None: the whole numbers around the labels.
+    scale: the lowest and the highest label. None: the whole numbers around the labels. with_layers:
+    only an encoder has them.
 
     The record has, among others:
     "vectors": for each kind of sentence vector the record of `score_vectors`. The encoder's own
@@ -111,11 +114,7 @@ def measure_set(
     labels = np.array([example.label for example in pairs.examples])  # (N,) float64
     low, high = scale or label_range(labels)
     _check_labels(pairs.path, labels, low, high)
-    rows = EncodedExamples(
-        pairs.examples, embedder.tokenizer, embedder.max_length, pair_encoding="bi"
-    )
-    warn_of_unknown(rows, pairs.path)
-    tensors = _encode_set(embedder, rows, with_baselines, with_layers)
+    tensors, num_truncated = _encode_set(embedder, pairs, with_baselines, with_layers)
     num_sentences = _count_sentences(pairs)
     vectors, left_out = _sentence_vectors(embedder, tensors, num_sentences, with_baselines)
 
@@ -132,7 +131,7 @@ def measure_set(
         "rows": len(labels),
         "groups": int(groups.max()) + 1,
         "sentences": num_sentences,
-        "truncated": rows.num_truncated,
+        "truncated": num_truncated,
         "range": [low, high],
         "positive_above": threshold,
         "positives": int((labels > threshold).sum()),
@@ -141,7 +140,7 @@ def measure_set(
         "buckets": cosine_buckets(cosines, labels, low, high),
         "histogram": cosine_histogram(cosines, labels, low, high),
     }
-    if with_layers:
+    if with_layers and isinstance(embedder, Embedder):
         num_states = embedder.encoder.config.num_hidden_layers + 1
         record |= _layer_correlations(tensors, labels, groups, num_states)
     return record
@@ -164,14 +163,27 @@ def _count_sentences(pairs: SentenceSet) -> int:
     return len(sentences)
 
 
+class EncodedSet(NamedTuple):
+    """The tensors of a set, by name, and the number of sentences that were cut."""
+
+    tensors: dict[Any, Tensor]
+    num_truncated: int
+
+
 def _encode_set(
-    embedder: Embedder, rows: EncodedExamples, with_baselines: bool, with_layers: bool
-) -> dict[Any, Tensor]:
+    embedder: Measured, pairs: SentenceSet, with_baselines: bool, with_layers: bool
+) -> EncodedSet:
     """Encode all pairs once.
 
-    Returns the sentence vectors (2N, H) by kind, and, if with_layers, the cosines (N,) of
+    The tensors are the sentence vectors (2N, H) by kind, and, if with_layers, the cosines (N,) of
     `layer_cosines` by (state, pooling).
     """
+    if isinstance(embedder, WordMean):
+        return EncodedSet({POOLING_NAMES["mean"]: embedder.vectors_of(pairs.examples)}, 0)
+    rows = EncodedExamples(
+        pairs.examples, embedder.tokenizer, embedder.max_length, pair_encoding="bi"
+    )
+    warn_of_unknown(rows, pairs.path)
     functions = vector_functions(embedder.pooling, with_baselines)
 
     # Hidden states are large. Each batch keeps only its vectors and cosines.
@@ -186,24 +198,30 @@ def _encode_set(
 
     with_states = with_baselines or with_layers
     batches = SHOW_PROGRESS(sorted_batches(rows.lengths, embedder.batch_size))
-    return encode(embedder.encoder, rows, read, embedder.precision, batches, with_states)
+    tensors = encode(embedder.encoder, rows, read, embedder.precision, batches, with_states)
+    return EncodedSet(tensors, rows.num_truncated)
 
 
 def _sentence_vectors(
-    embedder: Embedder, tensors: Mapping[Any, Tensor], num_sentences: int, with_baselines: bool
+    embedder: Measured, tensors: Mapping[Any, Tensor], num_sentences: int, with_baselines: bool
 ) -> tuple[dict[str, Tensor], dict[str, str]]:
     """The vectors (2N, H) by kind, with whitened ones, and the kinds left out, with the reason."""
     vectors = {}
     left_out: dict[str, str] = {}
     for name in vector_functions(embedder.pooling, with_baselines):
-        vectors[name] = tensors[name]
+        if name in tensors:
+            vectors[name] = tensors[name]
+        else:
+            left_out[name] = NO_LAYERS
     if not with_baselines:
         return vectors, left_out
 
     # With fewer sentences than units, the covariance has no inverse.
-    num_units = embedder.encoder.config.hidden_size
+    num_units = vectors[POOLING_NAMES[embedder.pooling]].size(1)
     for name in WHITENED:
-        if num_sentences > num_units:
+        if name in left_out:
+            left_out[f"{name}, whitened"] = NO_LAYERS
+        elif num_sentences > num_units:
             vectors[f"{name}, whitened"] = whiten(tensors[name])
         else:
             left_out[f"{name}, whitened"] = (
@@ -228,18 +246,23 @@ def _layer_correlations(
 
 
 def measure_transfer(
-    embedder: Embedder, sentences: SentenceSet, num_folds: int, seed: int
+    embedder: Measured, sentences: SentenceSet, num_folds: int, seed: int
 ) -> Record:
     """Measure how well a linear classifier does on the frozen vectors of one file.
 
     num_folds, seed: of `transfer_accuracies`. In the record, "majority" is the share of the most
     common class, "deviation" the standard deviation over the folds.
     """
-    rows = EncodedExamples(sentences.examples, embedder.tokenizer, embedder.max_length)
-    warn_of_unknown(rows, sentences.path)
-    vectors = embed(
-        embedder.encoder, rows, embedder.pooling, embedder.precision, embedder.batch_size
-    ).numpy()  # (N, H)
+    num_truncated = 0
+    if isinstance(embedder, WordMean):
+        vectors = embedder.vectors_of(sentences.examples).numpy()  # (N, H)
+    else:
+        rows = EncodedExamples(sentences.examples, embedder.tokenizer, embedder.max_length)
+        warn_of_unknown(rows, sentences.path)
+        num_truncated = rows.num_truncated
+        vectors = embed(
+            embedder.encoder, rows, embedder.pooling, embedder.precision, embedder.batch_size
+        ).numpy()  # (N, H)
     labels = np.array([example.label for example in sentences.examples]).astype(np.int64)  # (N,)
     texts = [example.sentence_1 for example in sentences.examples]
     accuracies = transfer_accuracies(vectors, labels, texts, num_folds, seed)
@@ -250,7 +273,7 @@ def measure_transfer(
         "rows": len(labels),
         "classes": list(sentences.classes),
         "folds": num_folds,
-        "truncated": rows.num_truncated,
+        "truncated": num_truncated,
         "majority": float(np.bincount(labels).max() / len(labels)),
         "accuracy": float(accuracies.mean()),
         "standard_error": standard_error_of_share(float(accuracies.mean()), len(labels)),

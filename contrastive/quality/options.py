@@ -18,11 +18,14 @@ from minbert.commands.outputs import (
     check_outputs,
 )
 from minbert.commands.paths import check_writable, real_path
+from minbert.hub import BUNDLED
 
 MIN_LENGTH = 3  # [CLS], a token, [SEP]
 DEFAULT_FOLDS = 10
 ALL_TASKS = ",".join(READERS)
 DEFAULT_SEED = 11711
+DEFAULT_BATCH_SIZE = 32
+WORD_VECTOR_SUFFIXES = (".txt", ".vec")  # a name with one of them is no hub name
 TITLE_START = "Sentence vectors of "
 RECORD_START = '{\n  "model": '  # of quality.json
 
@@ -32,7 +35,10 @@ class QualityOptions(CommandOptions):
     """The command line of contrastive.quality."""
 
     model: str = positional(
-        "MODEL", "minbert-mini, minilm, a folder such as runs/NAME/encoder, or a hub name"
+        "MODEL",
+        "minbert-mini, minilm, a folder such as runs/NAME/encoder, a hub name, or a text file of "
+        "word vectors (GloVe, word2vec), whose mean is measured. A word counts as the file has it, "
+        "or in small letters, or split at punctuation; an unknown one is left out",
     )
     # Files to read and to write.
     sets: tuple[Path, ...] = argument(
@@ -133,7 +139,7 @@ class QualityOptions(CommandOptions):
         "tokens of a sentence at most (default: that of the model's folder, or 128)",
         low=MIN_LENGTH,
     )
-    batch_size: int = argument(32, "pairs or sentences encoded at once", low=1)
+    batch_size: int = argument(DEFAULT_BATCH_SIZE, "pairs or sentences encoded at once", low=1)
 
     @property
     def others(self) -> list[Path]:
@@ -151,6 +157,14 @@ class QualityOptions(CommandOptions):
         """The names of the columns that the user passed."""
         return ColumnNames(text=self.text, text_pair=self.text_pair, label=self.label)
 
+    @property
+    def has_word_vectors(self) -> bool:
+        """Whether MODEL is a file of word vectors. A misspelt name is looked for on no hub."""
+        path = Path(self.model)
+        if self.model in (*BUNDLED, "minilm") or path.is_dir():
+            return False
+        return path.suffix in WORD_VECTOR_SUFFIXES or path.is_file()
+
     def check(self) -> None:
         if not (self.sets or self.transfer or self.others):
             raise ValueError(
@@ -160,6 +174,8 @@ class QualityOptions(CommandOptions):
             )
         # A flag without an effect is refused: the user expects one.
         self.check_needed_flags()
+        if self.has_word_vectors:
+            self.check_word_vectors()
         if self.range and not self.range[0] < self.range[1]:
             raise ValueError(
                 f"--range is {self.range[0]:g} {self.range[1]:g}; expected is the lowest label "
@@ -205,6 +221,25 @@ class QualityOptions(CommandOptions):
                 "drop it."
             )
 
+    def check_word_vectors(self) -> None:
+        """ValueError for a flag that only an encoder has."""
+        of_encoders = {
+            "--pooling": self.pooling not in (AUTO, "mean"),
+            "--layers": self.layers,
+            "--before": self.before,
+            "--device": self.device not in (AUTO, "cpu"),
+            "--precision": self.precision not in (AUTO, "fp32"),
+            "--max-length": self.max_length,
+            "--batch-size": self.batch_size != DEFAULT_BATCH_SIZE,
+        }
+        for flag, value in of_encoders.items():
+            if value:
+                raise ValueError(
+                    f"{flag} needs an encoder, and {self.model} is read as a file of word vectors: "
+                    "the mean of all words of a sentence is measured, on the CPU. Drop that flag, "
+                    "or name a model."
+                )
+
     def check_others(self) -> None:
         """ValueError for what does not fit --pairs and --senteval."""
         if len(self.pairs_dev) not in (0, len(self.pairs)):
@@ -245,8 +280,9 @@ def check_output_files(request: QualityOptions) -> None:
         outputs.append(Output("--out", request.out / "quality.json", is_ours))
     if request.overwrite and not outputs:
         raise ValueError(f"{OVERWRITE} has no effect without --out or --report. Drop it.")
-    folders = [Path(request.model)]
-    inputs = [*request.sets, *request.transfer, *request.pairs, *request.pairs_dev]
+    folders = [] if request.has_word_vectors else [Path(request.model)]
+    models = [Path(request.model)] if request.has_word_vectors else []
+    inputs = [*models, *request.sets, *request.transfer, *request.pairs, *request.pairs_dev]
     check_outputs(outputs, [*inputs, *request.ranking], folders, request.overwrite)
 
 

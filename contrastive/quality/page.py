@@ -25,6 +25,14 @@ ABOUT_SETS = (
     "Spearman's correlation over all rows (\"all\"). The first row is the encoder's own vector, "
     "pooling {pooling}. Precision {precision}, sentences cut at {max_length} tokens."
 )
+ABOUT_MEANS = 'Spearman\'s correlation over all rows ("all"). The first row is the mean of words.'
+ABOUT_WORDS = (
+    "A sentence vector is the mean of the vectors of its words. A word between spaces counts as "
+    "the file has it, or else in small letters. If the file has neither, the word is split at its "
+    "punctuation, and its parts count likewise. {file}. Words without a vector, which are "
+    "left out: {unknown:,} of {words:,}, in {sentences:,} different sentences. Sentences without a "
+    "known word, whose vector is zero: {without:,}."
+)
 ABOUT_CHANCE = (
     "Chance in the rows alone moves the numbers of the first row by {widths}. That is half of a "
     "95 % interval."
@@ -102,6 +110,9 @@ NO_CORRELATION = (
 def all_sections(record: Record) -> list[Section]:
     """Every chapter for which the command's record has numbers."""
     sections = []
+    if "word_vectors" in record:
+        words = ABOUT_WORDS.format(**record["word_vectors"])
+        sections.append(Section("Word vectors", words, level=2))
     if record["sets"]:
         sections += set_sections(record)
     if "map" in record:
@@ -155,7 +166,8 @@ def overview_section(record: Record) -> Section:
 
     # The prose names the kinds of vectors, and those that could not be measured.
     titles = [*sets, "average"] if has_average else list(sets)
-    sentences = [ABOUT_SETS.format(**record), ABOUT_CHANCE.format(widths=_widths(sets))]
+    about = ABOUT_MEANS if "word_vectors" in record else ABOUT_SETS
+    sentences = [about.format(**record), ABOUT_CHANCE.format(widths=_widths(sets))]
     if len(vector_names) > 1:
         sentences.append(ABOUT_BASELINES)
     for name, of_set in sets.items():

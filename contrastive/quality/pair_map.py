@@ -13,8 +13,9 @@ from typing import Any
 
 import numpy as np
 import torch.nn.functional as F
+from torch import Tensor
 
-from contrastive.embedder import Embedder
+from contrastive.quality.word_mean import Measured, WordMean
 from contrastive.zero_shot import embed
 from data.batching import EncodedExamples
 from data.examples import Example, evenly_spaced
@@ -63,12 +64,14 @@ def project(vectors: np.ndarray) -> np.ndarray:
     if np.ptp(vectors, axis=0).max() == 0:
         return np.zeros((len(vectors), 2))
     perplexity = min(PERPLEXITY, (len(vectors) - 1) / 3)
-    directions = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    # The mean of word vectors may be zero.
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    directions = vectors / np.maximum(lengths, np.finfo(vectors.dtype).tiny)
     model = TSNE(n_components=2, perplexity=perplexity, init="pca", method="exact", random_state=0)
     return model.fit_transform(directions.astype(np.float64)).astype(np.float64)
 
 
-def measure_map(embedders: Mapping[str, Embedder], name: str, pairs: SentenceSet) -> dict[str, Any]:
+def measure_map(embedders: Mapping[str, Measured], name: str, pairs: SentenceSet) -> dict[str, Any]:
     """The maps of K positive and K negative pairs of a set, as a record.
 
     embedders: by time, such as "before" and "after". name: of the set.
@@ -94,7 +97,7 @@ def measure_map(embedders: Mapping[str, Embedder], name: str, pairs: SentenceSet
     return {"set": name, "maps": maps, "pairs": records}
 
 
-def map_of(embedder: Embedder, examples: list[Example]) -> dict[str, list]:
+def map_of(embedder: Measured, examples: list[Example]) -> dict[str, list]:
     """The map of one encoder.
 
     examples: K positive pairs, then K negative ones. The record has
@@ -103,11 +106,8 @@ def map_of(embedder: Embedder, examples: list[Example]) -> dict[str, list]:
     "beside": how many of the 2K sentences of each kind have their partner as nearest neighbour.
     The last two come from the vectors and not from the map.
     """
-    rows = EncodedExamples(examples, embedder.tokenizer, embedder.max_length, pair_encoding="bi")
-    vectors = embed(
-        embedder.encoder, rows, embedder.pooling, embedder.precision, embedder.batch_size
-    ).double()  # (4K, H), all first sentences before all second ones
-
+    # (4K, H), all first sentences before all second ones
+    vectors = vectors_of(embedder, examples).double()
     directions = F.normalize(vectors, dim=-1)
     cosines = directions @ directions.T  # (4K, 4K)
     # A sentence is no neighbour of itself.
@@ -124,3 +124,11 @@ def map_of(embedder: Embedder, examples: list[Example]) -> dict[str, list]:
         "cosine": [float(half.mean()) for half in partner.chunk(2)],
         "beside": [int(half.sum()) for half in num_nearest.chunk(2)],
     }
+
+
+def vectors_of(embedder: Measured, examples: list[Example]) -> Tensor:
+    """The vectors of pairs, all first sentences before all second ones: (4K, H)."""
+    if isinstance(embedder, WordMean):
+        return embedder.vectors_of(examples)
+    rows = EncodedExamples(examples, embedder.tokenizer, embedder.max_length, pair_encoding="bi")
+    return embed(embedder.encoder, rows, embedder.pooling, embedder.precision, embedder.batch_size)

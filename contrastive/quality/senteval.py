@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from contrastive.embedder import Embedder
+from contrastive.quality.word_mean import Measured
 from data.senteval import Rows, TransferTask
 from minbert.reporting.intervals import standard_error_of_share
 
@@ -175,7 +175,7 @@ def predict_parts(
 # --- a task ---------------------------------------------------------------------------------------
 
 
-def features_of(embedder: Embedder, rows: Rows) -> np.ndarray:
+def features_of(embedder: Measured, rows: Rows) -> np.ndarray:
     """The vectors of sentences (N, H), or |u - v| and u * v of pairs (N, 2H)."""
     columns = list(zip(*rows.texts, strict=True))
     vectors = [embedder.encode(list(column))[0].numpy() for column in columns]
@@ -186,7 +186,7 @@ def features_of(embedder: Embedder, rows: Rows) -> np.ndarray:
 
 
 def measure_task(
-    embedder: Embedder, task: TransferTask, classifier: str, num_folds: int
+    embedder: Measured, task: TransferTask, classifier: str, num_folds: int
 ) -> dict[str, Any]:
     """The accuracy of a task, and of a task of pairs F1, with the numbers of rows.
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch.nn.functional as F
 
-from contrastive.embedder import Embedder
+from contrastive.quality.word_mean import Measured
 from data.ranking_sets import Question, RankingSet
 from data.training_texts import TrainingText
 from minbert.reporting.intervals import groups_of, standard_errors
@@ -86,7 +86,7 @@ def classification_errors(
     return errors
 
 
-def pair_cosines(embedder: Embedder, first: Sequence[str], second: Sequence[str]) -> np.ndarray:
+def pair_cosines(embedder: Measured, first: Sequence[str], second: Sequence[str]) -> np.ndarray:
     """The cosines (N,) float64 of pairs of texts. Each different text is encoded once."""
     texts = list(dict.fromkeys([*first, *second]))
     row_of = {text: row for row, text in enumerate(texts)}
@@ -105,7 +105,7 @@ class ClassifiedPairs(NamedTuple):
     groups: np.ndarray
 
 
-def classify(embedder: Embedder, pairs: TrainingText) -> ClassifiedPairs:
+def classify(embedder: Measured, pairs: TrainingText) -> ClassifiedPairs:
     """The cosines of labelled pairs."""
     assert pairs.labels is not None, "the command has checked that there are labels"
     first = [row[0] for row in pairs.rows]
@@ -165,7 +165,7 @@ def ranking_scores(cosines: Sequence[np.ndarray], questions: Sequence[Question])
     }
 
 
-def rank(embedder: Embedder, ranking: RankingSet) -> dict[str, Any]:
+def rank(embedder: Measured, ranking: RankingSet) -> dict[str, Any]:
     """Rank the candidates of each question by their cosine with it; returns the scores."""
     first = []
     second = []

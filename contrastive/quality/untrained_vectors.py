@@ -1,7 +1,7 @@
 """Sentence vectors that need no training: [CLS], mean, max, first-last mean, WK pooling, whitening.
 
 An encoder's own sentence vector is compared with these. All of them are functions of the hidden
-states. Next: metrics.py.
+states. Next: word_mean.py.
 
 Legend: R rows, T tokens, H hidden, L layers, S hidden states in use, C context states of one state,
 N real tokens of all rows (WK pooling) or sentences (whitening).

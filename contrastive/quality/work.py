@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from contrastive.embedder import Embedder, open_embedder
-from contrastive.quality.files import OtherFiles
+from contrastive.quality.files import OtherFiles, texts_in
 from contrastive.quality.measurement import measure_set, measure_transfer
 from contrastive.quality.options import TITLE_START, QualityOptions
 from contrastive.quality.page import all_sections
@@ -22,6 +22,8 @@ from contrastive.quality.tasks import (
     rank,
 )
 from contrastive.quality.training_history import read_training
+from contrastive.quality.word_mean import Measured, WordMean
+from contrastive.quality.word_vectors import WordVectors
 from data.sentence_sets import SentenceSet
 from minbert.commands.files import write_json
 from minbert.reporting import terminal
@@ -36,12 +38,36 @@ def report(
     sets: Mapping[str, SentenceSet],
     transfer: Mapping[str, SentenceSet],
     others: OtherFiles,
+    words: WordVectors | None,
 ) -> None:
     """Measure the encoder on all files, write and print the report.
 
-    sets, transfer, others: the files by their names in tables.
+    sets, transfer, others: the files by their names in tables. words: word vectors whose mean is
+    measured in place of an encoder's vectors.
     """
     runtime.settle_memory()
+    embedder: Measured
+    if words is None:
+        embedder = open_encoder(request)
+        record = measure(request, sets, transfer, embedder, log=terminal.say)
+    else:
+        embedder = WordMean(words)
+        coverage = words.coverage(texts_in(sets, transfer, others))
+        terminal.say(coverage.summary)
+        record = measure(request, sets, transfer, embedder, log=terminal.say)
+        record["word_vectors"] = coverage.record | {"file": words.summary}
+    record |= measure_others(request, others, embedder, log=terminal.say)
+
+    terminal.doing("writing the report")
+    title = f"{TITLE_START}{request.model}"
+    sections = all_sections(record)
+    # Written before it is printed: a pipe such as `| head` may break.
+    paths = write_files(request, record, title, sections)
+    terminal.say("", render_text(title, sections), *map(str, paths))
+
+
+def open_encoder(request: QualityOptions) -> Embedder:
+    """Open the encoder that is measured."""
     embedder, notes = open_embedder(
         request.model,
         request.pooling,
@@ -53,23 +79,16 @@ def report(
         is_bound=False,
     )
     terminal.say(*notes)
-    record = measure(request, sets, transfer, embedder, log=terminal.say)
-    record |= measure_others(request, others, embedder, log=terminal.say)
-
-    terminal.doing("writing the report")
-    title = f"{TITLE_START}{request.model}"
-    sections = all_sections(record)
-    # Written before it is printed: a pipe such as `| head` may break.
-    paths = write_files(request, record, title, sections)
-    terminal.say("", render_text(title, sections), *map(str, paths))
+    return embedder
 
 
-def open_map_embedders(request: QualityOptions, embedder: Embedder) -> dict[str, Embedder]:
+def open_map_embedders(request: QualityOptions, embedder: Measured) -> dict[str, Measured]:
     """The encoders to draw maps of, by time: "before" and "after", or "" for only one.
 
     Raises ValueError if --before cannot be the start of MODEL's training.
     """
-    if not request.before:
+    # Word vectors are not trained, so nothing was before.
+    if not request.before or isinstance(embedder, WordMean):
         return {"": embedder}
 
     # Both encoders are read in the same way, even if --pooling is auto.
@@ -97,7 +116,7 @@ def measure(
     request: QualityOptions,
     sets: Mapping[str, SentenceSet],
     transfer: Mapping[str, SentenceSet],
-    embedder: Embedder,
+    embedder: Measured,
     log: Callable[[str], None],
 ) -> dict[str, Any]:
     """Measure all files; returns the record that page.py shows and quality.json keeps.
@@ -114,12 +133,12 @@ def measure(
         "seed": request.seed,
         "code": code_version(),
         "versions": library_versions(),
-        "machine": describe_machine(next(embedder.encoder.parameters()).device.type),
+        "machine": describe_machine(device_of(embedder)),
         "sets": {},
         "transfer": {},
     }
     # Before the measurement, so that a damaged file or a wrong --before is reported at once.
-    training = read_training(request.model)
+    training = None if isinstance(embedder, WordMean) else read_training(request.model)
     if training is not None:
         record["training"] = training
     map_embedders = open_map_embedders(request, embedder) if request.report else {}
@@ -146,8 +165,15 @@ def measure(
     return record
 
 
+def device_of(embedder: Measured) -> str:
+    """Where the vectors are computed: the type of a device."""
+    if isinstance(embedder, WordMean):
+        return "cpu"
+    return next(embedder.encoder.parameters()).device.type
+
+
 def measure_others(
-    request: QualityOptions, others: OtherFiles, embedder: Embedder, log: Callable[[str], None]
+    request: QualityOptions, others: OtherFiles, embedder: Measured, log: Callable[[str], None]
 ) -> dict[str, Any]:
     """Measure --pairs, --ranking and --senteval; returns their part of the record."""
     pairs = {}
@@ -181,7 +207,7 @@ def measure_others(
     return {name: content for name, content in record.items() if content}
 
 
-def _progress(name: str, record: Mapping[str, Any], max_length: int, started: float) -> str:
+def _progress(name: str, record: Mapping[str, Any], max_length: int | None, started: float) -> str:
     seconds = time.perf_counter() - started
     line = f"{name}: {record['rows']:,} rows in {seconds:.1f} s"
     if record["truncated"]:

@@ -88,6 +88,12 @@ FILES = {
     "classes.tsv": "text\tlabel\n" + "".join(f"word {n}\t{n % 2}\n" for n in range(20)),
     "rank.tsv": "question\tanswer\tlabel\nq\ta\t1\nq\tb\t0\n",
     "rank1.tsv": "question\tanswer\tlabel\nq\ta\t1\nq\tb\t1\n",
+    "vectors.txt": "a .1 .2 .3\ncat .2 .1 .0\ndog .3 .2 .1\nsun .5 .1 .9\n",
+    "short.vec": "a .1 .2 .3\ncat .2 .1\n",
+    "infinite.vec": "a .1 .2 .3\ncat inf .1 .0\n",
+    "header.vec": "3 3\na .1 .2 .3\n",
+    "other.vec": "maison .1 .2 .3\n",
+    "packed.vec": "PK\3\4",
     "rank2.tsv": "question\tanswer\tlabel\nq\ta\t1\nq\tb\t7\n",
 }
 EMBED = "minbert-mini --input"

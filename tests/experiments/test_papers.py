@@ -135,6 +135,9 @@ def test_every_recipe_runs(commands, tiny_model, sample_data, tmp_path, monkeypa
     monkeypatch.setattr("contrastive.methods.GUIDED_WIDTH", 64)
     sets = sample_data / "sts-train.csv"
     words = [*RECIPES, "--model", tiny_model, "--sets", sets, "--text", "sts"]
+    vectors = tmp_path / "vectors.txt"
+    vectors.write_text("the 1 .2\na .3 1\nman .5 -1\nwoman -2 .1\n")
+    words += ["--word-vectors", vectors]
     words += ["--data-dir", sample_data, "--out", tmp_path / "out", "--seeds", "0"]
     flags = "--with=--steps 3 --rows 16 --batch-size 8 --device cpu --precision fp32"
     assert experiments([str(word) for word in [*words, flags]]) == 0
