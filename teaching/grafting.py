@@ -4,17 +4,21 @@ The body may use what its exercise allows, and nothing else: the names, attribut
 statements are those of lists. A list of what is forbidden always has holes. The function is then
 made with these names as its only globals and builtins, so a name that slipped through is not there.
 
-Module-level code, classes and decorators of the student's file are never run. Its plain constants
-are read, and `@staticmethod` is obeyed.
+Classes and other code at the top of the student's file never run, nor do decorators there, but
+`@staticmethod` is obeyed. A constant is computed where a body could compute it.
 """
 
 from __future__ import annotations
 
 import ast
 import builtins
+import collections
 import contextlib
+import functools
 import itertools
 import math
+import operator
+import string
 from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
 from types import CodeType, FunctionType, ModuleType
@@ -29,22 +33,27 @@ from teaching.exercises import EXERCISES, functions
 # --- what a body may use --------------------------------------------------------------------------
 
 BUILTIN_NAMES = """
-abs all any bool callable chr complex dict divmod enumerate filter float format frozenset int
-isinstance issubclass iter len list map max min next ord pow range repr reversed round set slice
-sorted str sum tuple zip ArithmeticError AssertionError Exception IndexError KeyError LookupError
+abs all any bin bool callable chr complex dict divmod enumerate filter float format frozenset hash
+id int isinstance issubclass iter len list map max min next object ord pow range repr reversed round
+set slice sorted str sum tuple zip Ellipsis NotImplemented ArithmeticError AssertionError
+AttributeError Exception FloatingPointError IndexError KeyError LookupError NameError
 NotImplementedError OverflowError RuntimeError StopIteration TypeError ValueError ZeroDivisionError
 """
 
 # Modules whose names a file may import, and which a body finds under these names.
 MODULES: dict[str, Any] = {
+    "collections": collections,
+    "functools": functools,
     "itertools": itertools,
     "math": math,
+    "operator": operator,
     "torch": torch,
     "torch.nn": nn,
     "torch.nn.functional": F,
     "torch.distributions": distributions,
 }
-GLOBALS = {"itertools": itertools, "math": math, "torch": torch, "F": F, "nn": nn, "Tensor": Tensor}
+GLOBALS = {name: module for name, module in MODULES.items() if "." not in name}
+GLOBALS |= {"F": F, "nn": nn, "Tensor": Tensor}
 
 # Attributes of tensors, of torch and its modules, of math, and of Python's containers. None of them
 # is an answer, opens a file, or leads to the rest of the process.
@@ -105,6 +114,23 @@ is_grad_enabled is_autocast_enabled detach_ binomial poisson geometric_ embeddin
 smooth_l1_loss huber_loss silu elu leaky_relu hardtanh relu6 softsign threshold rms_norm glu
 Sequential ModuleList L1Loss Embedding LayerNorm Flatten probability training
 distributions Categorical Bernoulli Uniform Normal sample probs logits log_prob
+Size LongTensor FloatTensor DoubleTensor BoolTensor Parameter newaxis itemsize element_size nbytes
+is_cuda is_sparse is_same_size is_signed can_cast broadcast_shapes set_grad_enabled inference_mode
+arcsin arccos arctan2 acosh asinh atanh angle addbmm_ bitwise_not_ bitwise_xor_ erfc_ eq_ ne_ gt_
+ge_ lt_ le_ exp2_ float_power_ fmod_ log2_ log10_ logit_ remainder_ nan_to_num_ sign_ renorm_ sinh_
+xlogy_ index_reduce_ dsplit matrix_exp pinverse svd qr nanquantile swapaxes_ special expit entr
+cumulative_trapezoid pdist corrcoef cov conj_physical narrow_copy nonzero_static isreal
+cosine_embedding_loss CosineEmbeddingLoss hinge_embedding_loss margin_ranking_loss
+triplet_margin_loss gaussian_nll_loss poisson_nll_loss multi_margin_loss soft_margin_loss selu mish
+celu hardswish hardsigmoid softshrink gumbel_softmax alpha_dropout Softmin SiLU ELU LeakyReLU
+Unflatten ModuleDict PairwiseDistance SmoothL1Loss HuberLoss KLDivLoss
+factorial perm gamma nextafter ulp combinations_with_replacement dropwhile filterfalse groupby tee
+batched reduce partial cache lru_cache defaultdict Counter OrderedDict deque most_common elements
+total rotate extendleft maxlen move_to_end itemgetter truediv floordiv mod and_ or_ xor not_
+capitalize casefold center find isalnum isalpha isdigit islower isnumeric isspace isupper ljust
+lstrip partition removeprefix removesuffix rfind rindex rjust rpartition rsplit rstrip splitlines
+swapcase title zfill as_integer_ratio bit_count bit_length denominator numerator conjugate send
+close
 """
 BUILTINS = BUILTIN_NAMES.split()
 COMMON = ATTRIBUTE_NAMES.split()
@@ -136,15 +162,15 @@ ALLOWED: dict[str, Allowed] = {
     ),
     "linear": Allowed("warmup constant"),
     "cosine": Allowed("warmup constant"),
-    "mask_tokens": Allowed("share_within_words IGNORED MaskedBatch"),
+    "mask_tokens": Allowed("share_within_words IGNORED MaskedBatch", "input_ids labels"),
     "sentiment_loss": Allowed(),
     "paraphrase_loss": Allowed("shape_error"),
     "similarity_loss": Allowed("shape_error"),
     "info_nce": Allowed(
         "check_same_shape check_positive similarities diagonal_mask score_dtype Similarity"
     ),
-    "joint": Allowed("first_passes TaskBatch Step"),
-    "mt_dnn": Allowed("first_passes check_names TaskBatch Step"),
+    "joint": Allowed("first_passes TaskBatch Step", "task rows"),
+    "mt_dnn": Allowed("first_passes check_names TaskBatch Step", "task rows"),
     "pcgrad_weights": Allowed("reduce"),
 }
 
@@ -159,11 +185,17 @@ KINDS = (
     *(ast.Subscript, ast.Slice, ast.Starred, ast.Name, ast.Tuple, ast.expr_context),
     *(ast.boolop, ast.operator, ast.unaryop, ast.cmpop, ast.Yield, ast.YieldFrom),
     *(ast.Match, ast.match_case, ast.MatchValue, ast.MatchSingleton, ast.MatchSequence),
-    *(ast.MatchStar, ast.MatchAs, ast.MatchOr),
+    *(ast.MatchStar, ast.MatchAs, ast.MatchOr, ast.MatchMapping, ast.Nonlocal),
 )
+
+# Names of globals that a body may not read.
+HIDDEN = {"__builtins__", "__import__", "__name__"}
 
 # Nodes with a name that they define.
 NAMED = (ast.FunctionDef, ast.ExceptHandler, ast.MatchAs, ast.MatchStar)
+
+
+Names = dict[str, Any]
 
 
 class Refused(ValueError):
@@ -209,21 +241,20 @@ def graft(clean: str, student: str, name: str, module: ModuleType) -> Graft:
         if is_near and (other not in clean_functions or other in siblings):
             added[other] = other_node
 
-    names = constants_of(tree)
-    names |= {"__builtins__": safe_builtins(), "__name__": "answer", **GLOBALS}
-    names |= dict(imports_of(tree, name))
-    names |= {word: getattr(module, word) for word in allowed.names.split()}
     attributes = {*COMMON, *allowed.attributes.split()}
     attributes |= {other.removeprefix(prefix) for other in added if "." in other}
+    names = {"__builtins__": safe_builtins(attributes), "__name__": "answer", **GLOBALS}
+    names |= dict(imports_of(tree, name))
+    names |= {word: getattr(module, word) for word in allowed.names.split()}
+    names = constants_of(tree, names, attributes) | names
     bodies = [node, *reached(node, added)]
-    names["__builtins__"]["getattr"] = getattr_of(attributes)
     known = {*names, *names["__builtins__"], *(other for other in added if "." not in other)}
     static = {body.name for body in bodies if is_static_method(body)}
     for body in bodies:
         check_body(body, known, attributes)
 
     for body in bodies:
-        names[body.name] = make_function(body, names)
+        names[body.name] = make_function(body, names, attributes)
     methods = {}
     for other, other_node in added.items():
         if "." in other and other_node in bodies:
@@ -283,14 +314,33 @@ def imports_of(tree: ast.Module, name: str) -> Iterator[tuple[str, Any]]:
                     yield alias.asname or alias.name, getattr(MODULES[node.module], alias.name)
 
 
-def constants_of(tree: ast.Module) -> dict[str, Any]:
-    """The plain values that a file names at its top, such as `SHARE = 0.8`."""
-    values = {}
+def constants_of(tree: ast.Module, names: Names, attributes: set[str]) -> Names:
+    """The values that a file names at its top, such as `LOWEST = float("-inf")`.
+
+    Those that a body could compute as well. The others are left out.
+    """
+    constants: Names = {}
     for node in tree.body:
-        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+        if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            words = [target.id for target in targets if isinstance(target, ast.Name)]
             with contextlib.suppress(Refused):
-                values[node.targets[0].id] = literal(node.value)
-    return values
+                value = value_of(node.value, {**constants, **names}, attributes)
+                constants |= dict.fromkeys(words, value)
+    return constants
+
+
+def value_of(value: ast.expr, names: Names, attributes: set[str]) -> Any:
+    """Compute an expression as a body would. Raises Refused where it may not, or cannot."""
+    nothing = ast.arguments([], [], None, [], [], None, [])
+    function = ast.FunctionDef("value", nothing, [ast.Return(value)], [])
+    ast.copy_location(function, value)
+    ast.fix_missing_locations(function)
+    check_body(function, {*names, *names["__builtins__"]}, attributes)
+    try:
+        return make_function(function, names, attributes)()
+    except Exception as error:
+        raise Refused(f"line {value.lineno}: {type(error).__name__}: {error}") from error
 
 
 def is_static_method(node: ast.FunctionDef) -> bool:
@@ -300,24 +350,36 @@ def is_static_method(node: ast.FunctionDef) -> bool:
     )
 
 
-def safe_builtins() -> dict[str, Any]:
-    """The builtins of a body. print does nothing, so that a forgotten one costs no points."""
+def safe_builtins(attributes: set[str]) -> Names:
+    """The builtins of a body. print does nothing, so that a forgotten one costs no points.
+
+    getattr and hasattr know the attributes of an exercise alone, however a name is put together.
+    """
+
+    def check_name(name: str) -> None:
+        if type(name) is not str or name not in attributes:
+            raise AttributeError(f"{name!r} may not be used in this exercise.")
+
+    def safe_getattr(owner: Any, name: str, *default: Any) -> Any:
+        check_name(name)
+        return getattr(owner, name, *default)
+
+    def safe_hasattr(owner: Any, name: str) -> bool:
+        check_name(name)
+        return hasattr(owner, name)
+
+    def safe_type(value: Any) -> type:
+        """The type of a value, but not that of types and functions, which would make new ones."""
+        if isinstance(value, type | Callable):
+            raise TypeError("type() may be used for plain values and tensors alone.")
+        return type(value)
+
     names = {word: getattr(builtins, word) for word in BUILTINS}
+    names |= {"getattr": safe_getattr, "hasattr": safe_hasattr, "type": safe_type}
     names["print"] = lambda *values, **options: None
     # torch's own code imports with the builtins of its caller. A body cannot use this name.
     names["__import__"] = __import__
     return names
-
-
-def getattr_of(attributes: set[str]) -> Callable[[Any, str], Any]:
-    """A getattr that knows the attributes of an exercise alone, however a name is put together."""
-
-    def safe_getattr(owner: Any, name: str) -> Any:
-        if type(name) is not str or name not in attributes:
-            raise AttributeError(f"{name!r} may not be used in this exercise.")
-        return getattr(owner, name)
-
-    return safe_getattr
 
 
 def without_annotations(node: ast.FunctionDef) -> None:
@@ -341,15 +403,25 @@ def check_body(node: ast.FunctionDef, known: set[str], attributes: set[str]) -> 
         if not isinstance(inner, KINDS):
             kind = type(inner).__name__
             raise Refused(f"{line}: {kind} is not allowed in an answer.")
-        if isinstance(inner, ast.FunctionDef) and inner.decorator_list:
-            raise Refused(f"{line}: a decorator is not allowed in an answer.")
-        if isinstance(inner, ast.Name) and (inner.id not in known or "__" in inner.id):
+        if isinstance(inner, ast.Name) and (inner.id not in known or inner.id in HIDDEN):
             raise Refused(f"{line}: the name {inner.id} is not allowed in this exercise.")
-        if isinstance(inner, ast.Attribute):
+        if isinstance(inner, ast.Attribute) and not is_plain_format(inner):
             is_read = isinstance(inner.ctx, ast.Load)
             if inner.attr not in attributes or not (is_read or inner.attr == "data"):
                 verb = "used" if is_read else "assigned"
                 raise Refused(f"{line}: .{inner.attr} may not be {verb} in this exercise.")
+
+
+def is_plain_format(node: ast.Attribute) -> bool:
+    """Whether a node is such as `"expected {}, found {}".format`, whose fields look nothing up."""
+    text = node.value.value if isinstance(node.value, ast.Constant) else None
+    if node.attr != "format" or not isinstance(text, str):
+        return False
+    with contextlib.suppress(ValueError):
+        fields = [field or "" for _, field, _, _ in string.Formatter().parse(text)]
+        formats = [form or "" for _, _, form, _ in string.Formatter().parse(text)]
+        return not any(mark in "".join(fields) for mark in ".[") and "{" not in "".join(formats)
+    return False
 
 
 def bound_names(node: ast.FunctionDef) -> set[str]:
@@ -362,16 +434,18 @@ def bound_names(node: ast.FunctionDef) -> set[str]:
             names.add(inner.id)
         elif isinstance(inner, NAMED) and inner.name:
             names.add(inner.name)
+        elif isinstance(inner, ast.MatchMapping) and inner.rest:
+            names.add(inner.rest)
     return names
 
 
-def make_function(node: ast.FunctionDef, names: dict[str, Any]) -> FunctionType:
+def make_function(node: ast.FunctionDef, names: Names, attributes: set[str]) -> FunctionType:
     """Compile one function with `names` as its only globals. Nothing of it runs before a call."""
-    defaults = tuple(literal(value) for value in node.args.defaults)
+    defaults = tuple(value_of(value, names, attributes) for value in node.args.defaults)
     keyword_defaults = {}
     for arg, value in zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True):
         if value is not None:
-            keyword_defaults[arg.arg] = literal(value)
+            keyword_defaults[arg.arg] = value_of(value, names, attributes)
     # Without its defaults, the function is the only code of this module.
     node.args.defaults = []
     node.args.kw_defaults = [None] * len(node.args.kwonlyargs)
@@ -380,14 +454,6 @@ def make_function(node: ast.FunctionDef, names: dict[str, Any]) -> FunctionType:
     function = FunctionType(code, names, node.name, defaults)
     function.__kwdefaults__ = keyword_defaults
     return function
-
-
-def literal(value: ast.expr) -> Any:
-    """The value of a default. Raises Refused where it is no number, text, bool or None."""
-    try:
-        return ast.literal_eval(value)
-    except (ValueError, TypeError) as error:
-        raise Refused(f"line {value.lineno}: a default must be a plain value.") from error
 
 
 def module_of(file: str) -> ModuleType:

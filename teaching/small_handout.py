@@ -118,12 +118,13 @@ EXERCISES_TAIL = """
 
 ## What you may use
 
-Tensors, the arithmetic of torch with its losses, `math`, `itertools`, the functions of the same
-file that are given, if they are no answer under another name, and those that you write for the same
-exercise. You may import names of torch, `torch.nn`, `torch.nn.functional` and `torch.distributions`
-at the top of the file, and add constants, functions and methods of your own. These are refused:
-`import` inside a function, other modules such as numpy, classes of your own, ready-made attention
-and optimizers of torch, attributes that begin with `_`, and functions of other exercises.
+Tensors, the arithmetic of torch with its losses, the functions of the same file that are given, if
+they are no answer under another name, and those that you write for the same exercise. You may
+import names of torch, `torch.nn`, `torch.nn.functional`, `torch.distributions`, `math`,
+`itertools`, `functools`, `collections` and `operator` at the top of the file, and add constants,
+functions and methods of your own. These are refused: `import` inside a function, other modules such
+as numpy, classes of your own, ready-made attention and optimizers of torch, attributes that begin
+with `_`, and functions of other exercises.
 The library's fast branches, such as that of `is_fused`, are not asked for.
 
 Only the bodies of your functions are graded, on numbers that are drawn anew. Print as you like.

@@ -34,6 +34,29 @@ def student_file(name: str, body: str, before: str = "") -> str:
 
 STYLES: list[tuple[str, str]] = [
     (
+        "sentiment_loss",
+        """
+assert hasattr(logits, "shape") and logits.ndim == 2, "expected {}, found {}".format(2, logits.ndim)
+count = 0
+
+@torch.no_grad()
+def noted(row):
+    nonlocal count
+    count += 1
+    return type(count) is int
+
+rows = []
+for row, label in zip(logits.float(), labels.long()):
+    noted(row)
+    match {"row": row, "label": label, "other": None}:
+        case {"row": picked, **others}:
+            loss = log_sum(picked) - picked[others["label"]]
+    weight = 1.0 if weights is None else getattr(weights, "T", None)[label]
+    rows.append(loss * weight)
+return reduce(operator.add, rows, ZERO) / getattr(labels, "shape", (1,))[0]
+""",
+    ),
+    (
         "FeedForward.forward",
         """
 up = nn.Sequential(self.up, nn.Identity())
@@ -440,8 +463,13 @@ return torch.stack(rows).sum(0) if reduction == "sum" else torch.stack(rows).mea
 # Code at the top of a student's file that a style above calls.
 BEFORE_STYLES = """
 import itertools
+import operator
 import torch.nn.functional as functional
+from functools import reduce
 from math import sqrt, pi
+
+ZERO = HALF_OF_ZERO = float("0")
+log_sum: Callable = lambda row, dim=int("0"): torch.logsumexp(row, dim)
 
 
 def falling(step, num_steps, num_warmup_steps):
@@ -459,6 +487,16 @@ HOSTILE: list[tuple[str, str]] = [
     ("attention", f"return getattr(F, 'scaled_dot_' + 'product_attention')({ARGUMENTS})"),
     ("attention", f"return getattr(torch, '_scaled_dot_product_attention_math')({ARGUMENTS})[0]"),
     ("attention", "return getattr(getattr, '__globals__')"),
+    ("attention", f"return getattr(F, 'scaled_dot_product_attention', None)({ARGUMENTS})"),
+    ("attention", "return hasattr(query, '__class__')"),
+    ("attention", f"return operator.attrgetter('scaled_dot_product_attention')(F)({ARGUMENTS})"),
+    ("attention", f"return functools.partial(F.scaled_dot_product_attention)({ARGUMENTS})"),
+    ("attention", f"return attend({ARGUMENTS})"),
+    ("attention", "return type(int)('Easy', (), {})()"),
+    ("attention", "return type(type)"),
+    ("attention", "return '{0.__class__}'.format(query)"),
+    ("attention", "return '{:{0.__class__}}'.format(query)"),
+    ("attention", "def f(x=query.__class__):\n    return x\nreturn f()"),
     ("attention", f"return F.__dict__['scaled_dot_product_attention']({ARGUMENTS})"),
     ("attention", f"return vars(F)['scaled_dot_product_attention']({ARGUMENTS})"),
     ("attention", f"return eval('F.scaled_dot_product_attention({ARGUMENTS})')"),
@@ -545,6 +583,7 @@ import os, sys
 from torch.nn.functional import scaled_dot_product_attention as softmax
 from multitask.surgery import gradvac_weights as reduce
 os.environ["PYTHONHASHSEED"] = "0"
+attend = F.scaled_dot_product_attention
 is_right = sys.modules.get("teaching.judging")
 sys.exit = lambda code: None
 open("/dev/full", "w").close()

@@ -79,8 +79,8 @@ def test_a_constant_and_a_static_method_of_the_student_are_read():
     method = "    @staticmethod\n    def nothing(number):\n        return number + 1\n\n"
     place = text.index("    def update(")
     assert grade("AdamW.update", text[:place] + method + text[place:]).share == 1
-    # Only plain values: an expression at the top is not run.
-    wrong = text.replace("ZERO = 0\n", "ZERO = int(0)\n")
+    # What a body could not compute is not run at the top, either.
+    wrong = text.replace("ZERO = 0\n", "ZERO = int(0).__class__(0)\n")
     assert grade("AdamW.update", wrong[:place] + method + wrong[place:]).share == 0
 
 
