@@ -34,8 +34,12 @@ class WordMean:
 
     def encode(self, sentences: Sequence[str]) -> tuple[Tensor, int]:
         """Vectors (N, D) float32, and how many sentences were cut, which is none."""
-        vectors = [self.words.mean(sentence) for sentence in sentences]
-        return torch.from_numpy(np.stack(vectors)), 0
+        means = np.zeros((len(sentences), self.words.size), dtype=np.float32)
+        for row, sentence in enumerate(sentences):
+            known = [vector for vector in self.words.vectors_in(sentence) if vector is not None]
+            if known:
+                means[row] = np.stack(known).mean(axis=0, dtype=np.float64)
+        return torch.from_numpy(means), 0
 
     def vectors_of(self, examples: Sequence[Example]) -> Tensor:
         """The vectors of examples: (N, D), or of pairs (2N, D), all first sentences first."""

@@ -9,12 +9,10 @@ D numbers of a vector.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
-
-import numpy as np
-from tokenizers.pre_tokenizers import BertPreTokenizer
 
 MAX_LINE = 2**20  # bytes of a line
 LARGEST = 3.4028234663852886e38  # of float32
@@ -25,21 +23,21 @@ BYTE_ORDER_MARK = b"\xef\xbb\xbf"  # at the start of some files in UTF-8
 class WordVectors(NamedTuple):
     """The vectors of the words that occur in some texts.
 
-    vectors: (D,) float32 each, by word. size: D. summary: the line for the user.
+    vectors: D numbers of float32 each, by word. size: D. summary: the line for the user.
     """
 
     path: str
-    vectors: Mapping[str, np.ndarray]
+    vectors: Mapping[str, array[float]]
     size: int
     summary: str
 
-    def vectors_in(self, text: str) -> list[np.ndarray | None]:
+    def vectors_in(self, text: str) -> list[array[float] | None]:
         """The vector of each word of a text, in order. None for an unknown word.
 
         A word between spaces is looked up as it is, and then in small letters. If the file has
         neither, the word is split at each sign of punctuation. Its parts are looked up likewise.
         """
-        found: list[np.ndarray | None] = []
+        found: list[array[float] | None] = []
         for word in text.split():
             vector = self.look_up(word)
             if vector is None:
@@ -48,17 +46,10 @@ class WordVectors(NamedTuple):
                 found.append(vector)
         return found
 
-    def look_up(self, word: str) -> np.ndarray | None:
-        """The vector (D,) of a word as it is, or else in small letters. None without any."""
+    def look_up(self, word: str) -> array[float] | None:
+        """The vector of a word as it is, or else in small letters. None without any."""
         vector = self.vectors.get(word)
         return self.vectors.get(word.lower()) if vector is None else vector
-
-    def mean(self, text: str) -> np.ndarray:
-        """The mean (D,) float32 of the vectors of all known words. Zeros where there is none."""
-        known = [vector for vector in self.vectors_in(text) if vector is not None]
-        if not known:
-            return np.zeros(self.size, dtype=np.float32)
-        return np.stack(known).mean(axis=0, dtype=np.float64).astype(np.float32)
 
     def coverage(self, texts: Iterable[str]) -> Coverage:
         """How many words of different texts are known."""
@@ -111,6 +102,8 @@ class Coverage(NamedTuple):
 
 def parts_of(word: str) -> list[str]:
     """A word, split before and behind each sign of punctuation, as BERT does."""
+    from tokenizers.pre_tokenizers import BertPreTokenizer  # late: --help needs none
+
     return [part for part, _ in BertPreTokenizer().pre_tokenize_str(word)]
 
 
@@ -147,7 +140,7 @@ def read_word_vectors(path: str | Path, texts: Iterable[str]) -> WordVectors:
     number that is not finite, or knows none of the words.
     """
     wanted = {form.encode("utf-8", "surrogatepass"): form for form in forms_in(texts)}
-    vectors: dict[str, np.ndarray] = {}
+    vectors: dict[str, array[float]] = {}
     num_lines = num_spaced = num_repeated = num_foreign = 0
     if not Path(path).is_file():
         raise ValueError(f"{path}: there is no such file. Check the path.")
@@ -249,8 +242,8 @@ def has_one_word(line: bytes, shape: Shape, place: str) -> bool:
     return num_words == 1
 
 
-def numbers_in(line: bytes, place: str) -> np.ndarray:
-    """The vector (D,) float32 of a line. ValueError for a number that is none, or not finite."""
+def numbers_in(line: bytes, place: str) -> array[float]:
+    """The vector of a line, float32. ValueError for a number that is none, or not finite."""
     fields = line.split(b" ")[1:]
     for field in fields:
         if not is_number(field):
@@ -258,7 +251,7 @@ def numbers_in(line: bytes, place: str) -> np.ndarray:
                 f"{place}: the vector of {shown(line)} holds {shown(field)}. Expected are "
                 "finite numbers. Remove the line, or download the file again."
             )
-    return np.array([float(field) for field in fields], dtype=np.float32)
+    return array("f", map(float, fields))
 
 
 def is_number(field: bytes) -> bool:

@@ -4,10 +4,12 @@ import json
 
 import numpy as np
 import pytest
+import torch
 from scipy.stats import spearmanr
 
 from contrastive.quality.__main__ import main
 from contrastive.quality.pair_map import project
+from contrastive.quality.word_mean import WordMean
 from contrastive.quality.word_vectors import read_word_vectors
 from data.sentence_sets import read_pairs
 from tests.toy_sets import write_class_file, write_sts_file
@@ -56,11 +58,12 @@ def test_the_mean_is_that_of_a_slow_loop(tmp_path, header, end):
     assert set(words.vectors) == {"the", ".", "U.S.", "u.s.", "n't", "café"}
     table = {name: words.vectors[name].tolist() for name in words.vectors}
     assert table["the"] == [1, 2, 3, 4] and table["café"][3] == pytest.approx(0.01)
-    for text in texts:
-        mean = words.mean(text)
-        assert mean.dtype == np.float32 and mean.tolist() == pytest.approx(slow_mean(text, table))
+    means, num_cut = WordMean(words).encode(texts)
+    assert means.dtype == torch.float32 and num_cut == 0
+    for text, mean in zip(texts, means.tolist(), strict=True):
+        assert mean == pytest.approx(slow_mean(text, table))
     # The negative control: a mean that counts unknown words, too, is another one.
-    assert words.mean(texts[0])[0] != pytest.approx(np.mean([1, -1, 0, 4, 0]))
+    assert means[0, 0].item() != pytest.approx(np.mean([1, -1, 0, 4, 0]))
     coverage = words.coverage([*texts, texts[0]])
     assert coverage[:3] == (3, 14, 3) and coverage.without == ["unknown words"]
     assert "repeat a word (its first vector counts): 1; words with spaces" in words.summary
@@ -73,7 +76,7 @@ def test_words_as_they_are_then_in_small_letters_then_split(tmp_path):
     known = [None if vector is None else vector[0] for vector in found]
     # U.S. | the and . | café and : | the and , and x
     assert known == [5, 1, 0, -1, None, 1, None, None]
-    assert words.vectors_in("  ") == [] and not words.mean("  ").any()
+    assert words.vectors_in("  ") == [] and not WordMean(words).encode(["  "])[0].any()
 
 
 @pytest.mark.parametrize(
@@ -147,10 +150,11 @@ def test_it_is_measured_as_an_encoder_is(files, tmp_path, capsys):
 
     # STS, against a mean of its own.
     pairs = read_pairs(files / "pairs.tsv").examples
-    reader = read_word_vectors(files / "vectors.txt", [text for row in pairs for text in row.texts])
+    texts = [text for row in pairs for text in row.texts]
+    reader = WordMean(read_word_vectors(files / "vectors.txt", texts))
     cosines = []
     for row in pairs:
-        first, second = [reader.mean(text).astype(float) for text in row.texts]
+        first, second = reader.encode(row.texts)[0].double().numpy()
         cosines.append(first @ second / np.sqrt((first @ first) * (second @ second)))
     expected = spearmanr(cosines, [row.label for row in pairs]).statistic
     of_set = record["sets"]["pairs"]
