@@ -6,8 +6,7 @@ import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from teaching.exercises import EXERCISES
-from teaching.small_handout import ROOT, libraries_of, needed_files
+from teaching.small_handout import ROOT, libraries_of, needed_files, package_alone
 
 SETUP = """#!/usr/bin/env bash
 # Gradescope runs this once. torch comes without the libraries of a GPU.
@@ -27,17 +26,16 @@ python3 -m teaching.grade /autograder/submission --exercises {exercises} \\
 
 def write_zip(path: Path, exercises: Sequence[str]) -> None:
     """Write the zip of some exercises. It holds the answers, as the clone does."""
-    files = needed_files(exercises, "teaching/grade.py", "teaching/grading.py")
-    # calls.py and grafting.py import the files of all exercises by name.
-    to_write: list[str] = []
-    for exercise in EXERCISES.values():
-        to_write += exercise.to_write
-    files = needed_files(exercises, *files, *to_write)
-    files = [file for file in files if not file.startswith("tests/")]
+    # grafting.py imports the files of the exercises by name.
+    needed = needed_files(exercises, "teaching/grade.py", "teaching/grading.py")
+    files = {file: is_whole for file, is_whole in needed.items() if not file.startswith("tests/")}
     libraries = [name for name in libraries_of(files) if name not in ("torch", "pytest")]
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        for file in files:
-            archive.write(ROOT / file, file)
+        for file, is_whole in files.items():
+            if is_whole:
+                archive.write(ROOT / file, file)
+            else:
+                archive.writestr(file, package_alone(file))
         scripts = {
             "setup.sh": SETUP.format(libraries=" ".join(libraries)),
             "run_autograder": RUN.format(exercises=" ".join(exercises)),

@@ -11,7 +11,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from minbert.commands.ending import exit_code
@@ -48,7 +48,7 @@ def hand_out(folder: Path, exercises: Sequence[str], whole: bool) -> None:
     whole: all that git tracks. Otherwise what the exercises need, as a repository of one commit.
     """
     with reserved(folder), new_folder(folder) as beside:
-        files = [name for name in tracked() if not name.startswith(LEFT_OUT)]
+        files = {name: True for name in tracked() if not name.startswith(LEFT_OUT)}
         if not whole:
             files = small_handout.needed_files(exercises)
         copy_without_answers(beside, files, exercises)
@@ -58,11 +58,14 @@ def hand_out(folder: Path, exercises: Sequence[str], whole: bool) -> None:
             small_handout.commit(beside)
 
 
-def copy_without_answers(folder: Path, files: Sequence[str], exercises: Sequence[str]) -> None:
-    """Copy files into a folder that exists, and remove the answers."""
-    for name in files:
+def copy_without_answers(folder: Path, files: Mapping[str, bool], exercises: Sequence[str]) -> None:
+    """Copy files into a folder that exists, and remove the answers. files: as of `needed_files`."""
+    for name, is_whole in files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(ROOT / name, folder / name)
+        if is_whole:
+            shutil.copy2(ROOT / name, folder / name)
+        else:
+            (folder / name).write_text(small_handout.package_alone(name), encoding="utf-8")
     for exercise in exercises:
         for name, bodies in EXERCISES[exercise].bodies().items():
             source = (folder / name).read_text(encoding="utf-8")

@@ -8,8 +8,9 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from teaching.exercises import EXERCISES
 
@@ -37,42 +38,66 @@ def file_of(module: str) -> str | None:
     return None
 
 
-def modules_in(file: str) -> Iterator[str]:
-    """The modules that a file imports, with the packages that hold them."""
+class Import(NamedTuple):
+    """A module that a file imports."""
+
+    module: str
+    is_whole: bool  # False for a package of which only a module is asked for
+
+
+def imports_in(file: str) -> Iterator[Import]:
+    """What a file imports, with the packages that hold it."""
     for node in ast.walk(ast.parse((ROOT / file).read_text(encoding="utf-8"))):
-        modules = []
+        modules: dict[str, bool] = {}
         if isinstance(node, ast.Import):
-            modules = [alias.name for alias in node.names]
+            modules = {alias.name: True for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
             # `from minbert import fast` imports a module, too.
-            modules = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
-        for module in modules:
+            inner = [f"{node.module}.{alias.name}" for alias in node.names]
+            modules = {module: True for module in inner if file_of(module)}
+            modules[node.module] = len(modules) < len(inner)
+        for module, is_whole in modules.items():
+            yield Import(module, is_whole)
             parts = module.split(".")
-            yield from (".".join(parts[:end]) for end in range(1, len(parts) + 1))
+            yield from (Import(".".join(parts[:end]), False) for end in range(1, len(parts)))
 
 
-def needed_files(exercises: Sequence[str], *others: str) -> list[str]:
-    """The files of some exercises, other files, and all of ours that they import."""
-    todo = [*ALWAYS, *others]
+def needed_files(exercises: Sequence[str], *others: str) -> dict[str, bool]:
+    """The files of some exercises, other files, and all of ours that they import.
+
+    By name, and whether the file is needed as it is. A package of which only modules are imported
+    needs no more than its folder, so what its __init__.py imports is left out.
+    """
+    todo = [(file, True) for file in (*ALWAYS, *others)]
     for exercise in exercises:
-        todo += [*EXERCISES[exercise].to_write, EXERCISES[exercise].tests]
-    needed: set[str] = set()
+        todo += [(file, True) for file in EXERCISES[exercise].to_write]
+        todo.append((EXERCISES[exercise].tests, True))
+    needed: dict[str, bool] = {}
     while todo:
-        file = todo.pop()
-        if file in needed:
+        file, is_whole = todo.pop()
+        is_whole = is_whole or not file.endswith("/__init__.py")
+        if needed.get(file, False) or (file in needed and not is_whole):
             continue
-        needed.add(file)
-        if file.endswith(".py"):
-            todo += [found for module in modules_in(file) if (found := file_of(module))]
-    return sorted(needed)
+        needed[file] = is_whole
+        if file.endswith(".py") and is_whole:
+            for module, is_asked in imports_in(file):
+                if imported := file_of(module):
+                    todo.append((imported, is_asked))
+    return dict(sorted(needed.items()))
 
 
-def libraries_of(files: Sequence[str]) -> list[str]:
+def package_alone(file: str) -> str:
+    """The __init__.py of a package of which only modules are needed: the first line of its text."""
+    text = ast.get_docstring(ast.parse((ROOT / file).read_text(encoding="utf-8"))) or ""
+    return f'"""{text.splitlines()[0]}"""\n' if text else ""
+
+
+def libraries_of(files: Iterable[str]) -> list[str]:
     """The libraries that some files import, without those that tests only compare with."""
     libraries = {"pytest"}
     for file in files:
         if file.endswith(".py"):
-            for module in modules_in(file):
+            for module, _ in imports_in(file):
                 if "." not in module and not file_of(module):
                     libraries.add(module)
     ours = {name for name in libraries if (ROOT / name).is_dir()}
@@ -164,7 +189,7 @@ addopts = "-q --import-mode=importlib -p no:cacheprovider"
 IGNORED = ".venv/\n__pycache__/\n"
 
 
-def pages_of(exercises: Sequence[str], files: Sequence[str]) -> dict[str, str]:
+def pages_of(exercises: Sequence[str], files: Iterable[str]) -> dict[str, str]:
     """The files that are written for a hand-out, by name."""
     rows = []
     functions = []

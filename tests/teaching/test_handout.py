@@ -370,10 +370,6 @@ def test_a_small_handout_is_rehearsed(tmp_path, capsys):
     folder = tmp_path / "course"
     assert main([str(folder), "--rehearse"]) == 0
     assert "rehearsed: a blank gets 0 points" in capsys.readouterr().out
-    files = [path for path in folder.rglob("*") if path.is_file() and ".git" not in path.parts]
-    assert len(files) <= 80
-    num_lines = sum(len(path.read_text(encoding="utf-8").splitlines()) for path in files)
-    assert num_lines <= 8000
     log = subprocess.run(["git", "log", "--oneline"], cwd=folder, capture_output=True, text=True)
     assert len(log.stdout.splitlines()) == 1
     for name in DEFAULT_EXERCISES:
@@ -382,6 +378,28 @@ def test_a_small_handout_is_rehearsed(tmp_path, capsys):
     result = run_in(folder, "-m", "pytest", "-x", EXERCISES["attention"].tests)
     last = result.stdout.splitlines()[-1]
     assert last.startswith("HINT: ") and "not written yet" in last
+
+
+@needs_git
+@pytest.mark.parametrize("names", [DEFAULT_EXERCISES, *((name,) for name in EXERCISES)], ids=str)
+def test_a_handout_is_small(tmp_path, names):
+    """Also where a package imports much more than the exercise: then it is its folder alone."""
+    folder = tmp_path / "course"
+    handout.hand_out(folder, names, whole=False)
+    files = [path for path in folder.rglob("*") if path.is_file() and ".git" not in path.parts]
+    assert len(files) <= 80
+    assert sum(len(path.read_text(encoding="utf-8").splitlines()) for path in files) <= 8000
+
+
+@needs_git
+def test_a_package_of_which_modules_alone_are_needed_is_its_folder(tmp_path):
+    """Without BERT, all tests can be imported."""
+    folder = tmp_path / "course"
+    names = ("schedules", "losses", "contrastive", "samplers", "surgery")
+    handout.hand_out(folder, names, whole=False)
+    assert not (folder / "minbert" / "bert.py").exists()
+    result = run_in(folder, "-m", "pytest", "--collect-only", "tests")
+    assert result.returncode == 0, result.stdout[-2000:]
 
 
 @needs_git
