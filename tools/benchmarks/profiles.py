@@ -4,7 +4,7 @@ It takes the same parts as the benchmark of that name. The two sides of `simcse`
 The command prints a table in Markdown, and one line of JSON at the end. The time of the clock
 itself falls between the operations. `--record` adds a row for each side to the records: what an
 ideal batch would take, with nothing but matrix products at the machine's limit, and what the rest
-of the time goes to.
+of the time goes to. The limit is that of the benchmarks, measured before and after the sides.
 """
 
 from __future__ import annotations
@@ -14,30 +14,48 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils.flop_counter import flop_registry
 
 from experiments.records import RECORDS
+from minbert import BertConfig
 from minbert.commands.ending import exit_code
 from minbert.commands.flags import Parser
-from minbert.training import cost_estimate, runtime
+from minbert.training import runtime
 from tools.benchmarks import inference, simcse, training_sides
 from tools.benchmarks.comparison import versions
 from tools.benchmarks.inputs import sst_examples, write_model
-from tools.benchmarks.limit import notes_without_bf16
+from tools.benchmarks.limit import INT8, Limit, notes_without_bf16
 from tools.benchmarks.recording import HELP, record_measurement
-from tools.benchmarks.settings import DEVICE, Settings
+from tools.benchmarks.settings import Settings
 from tools.benchmarks.timing import Side
 
 ROOT = Path(__file__).resolve().parents[2]
-PRODUCTS = ("mm", "addmm", "bmm")
+PRODUCTS = ("mm", "addmm", "bmm", "linear_dynamic")
 PROFILES = RECORDS / "profiles.jsonl"
 NUM_OTHERS = 6
+NUM_SHAPES = 3
+
+
+class Product(NamedTuple):
+    """The sizes of a matrix product: rows, the size that is summed over, and columns.
+
+    number: of products that one operation computes.
+    """
+
+    number: int
+    rows: int
+    inner: int
+    columns: int
+
+    @property
+    def flops(self) -> int:
+        """Two for each multiplication and addition."""
+        return 2 * self.number * self.rows * self.inner * self.columns
 
 
 class ProfiledSide(NamedTuple):
@@ -94,8 +112,18 @@ SIDES: dict[str, Callable[[Settings, int], Sides]] = {
 # --- the profile ----------------------------------------------------------------------------------
 
 
+def product_of(name: str, arguments: Sequence[Any], result: torch.Tensor) -> Product:
+    """Return the sizes of the product that an operation of PRODUCTS has computed."""
+    # addmm has the bias first, and linear_dynamic has packed weights.
+    left = arguments[1] if name == "addmm" else arguments[0]
+    inner = left.shape[-1]
+    columns = result.shape[-1]
+    number = result.shape[0] if name == "bmm" else 1
+    return Product(number, result.numel() // columns // number, inner, columns)
+
+
 class OperationClock(TorchDispatchMode):
-    """While it is on, it adds up the seconds of each operation, and the FLOPs of matrix products.
+    """While it is on, it adds up the seconds of each operation and product, and their FLOPs.
 
     torch.profiler is of no use here. It keeps its notes between our tensors. Then the large tensors
     do not find their freed place again, and their pages are faulted in with each step. A run does
@@ -105,6 +133,7 @@ class OperationClock(TorchDispatchMode):
     def __init__(self) -> None:
         super().__init__()
         self.seconds: Counter[str] = Counter()
+        self.products: Counter[Product] = Counter()
         self.flops = 0
 
     def __torch_dispatch__(
@@ -116,16 +145,20 @@ class OperationClock(TorchDispatchMode):
         started = time.perf_counter()
         result = operation(*args, **keywords)
         seconds = time.perf_counter() - started
-        packet = operation.overloadpacket
-        name = packet.__name__
+        name = operation.overloadpacket.__name__
         self.seconds[name] += seconds  # type: ignore[assignment]
         if name in PRODUCTS:
-            self.flops += flop_registry[packet](*args, **keywords, out_val=result)
+            product = product_of(name, args, result)
+            self.products[product] += seconds  # type: ignore[assignment]
+            self.flops += product.flops
         return result
 
 
-def profile(side: ProfiledSide) -> Profile:
-    """Return seconds by operation of all parts, and FLOPs and seconds of the matrix products."""
+def profile(side: ProfiledSide, sizes: set[int]) -> Profile:
+    """Return seconds by operation of all parts, and FLOPs and seconds of the matrix products.
+
+    sizes: of the layers, by which the shapes of products are named.
+    """
     # The first pass warms up: batches of all shapes, and the imports of torch for a dispatch mode.
     for _ in range(2):
         clock = OperationClock()
@@ -139,6 +172,7 @@ def profile(side: ProfiledSide) -> Profile:
         "total": total,
         "flops": clock.flops,
         "products": sum(clock.seconds[name] for name in PRODUCTS),
+        "shapes": most_costly_shapes(clock.products, total, sizes),
         "between": total - clock.seconds.total(),
     }
 
@@ -165,6 +199,33 @@ def format_table(profiles: dict[str, Profile], num_operations: int) -> str:
     return "\n".join(lines)
 
 
+def shape_of(product: Product, sizes: set[int]) -> str:
+    """Return a product in words, as rows x inner size x columns. T is a number of tokens.
+
+    sizes: those of the layers. Each other size changes from batch to batch.
+    """
+    dimensions = (product.rows, product.inner, product.columns)
+    if product.number > 1:
+        # The scores and the weighted means of attention.
+        return "attention"
+    words = [str(size) if size in sizes else "T" for size in dimensions]
+    return f"`{' x '.join(words)}`"
+
+
+def most_costly_shapes(products: Mapping[Product, float], total: float, sizes: set[int]) -> str:
+    """Return the product shapes that take most of the seconds `total`, with their shares.
+
+    products: the seconds of each.
+    """
+    seconds: Counter[str] = Counter()
+    for product, taken in products.items():
+        seconds[shape_of(product, sizes)] += taken  # type: ignore[assignment]
+    shares = []
+    for shape, taken in seconds.most_common(NUM_SHAPES):
+        shares.append(f"{shape} {taken / total:.1%}")
+    return ", ".join(shares)
+
+
 def row_of(side: str, profile: Profile, limit: float, num_batches: int) -> dict[str, Any]:
     """Return what the records keep of a side.
 
@@ -183,6 +244,7 @@ def row_of(side: str, profile: Profile, limit: float, num_batches: int) -> dict[
         "products": 100 * profile["products"] / total,
         "share_of_limit": 100 * profile["flops"] / profile["products"] / limit,
         "between": 100 * profile["between"] / total,
+        "shapes": profile["shapes"],
         "others": ", ".join(others[:NUM_OTHERS]),
     }
 
@@ -215,9 +277,9 @@ def build_parser() -> Parser:
     parser.add_argument("--threads", type=int, default=2, help="of torch (%(default)s)")
     parser.add_argument(
         "--precision",
-        choices=("auto", "fp32", "bf16"),
+        choices=("auto", "fp32", "bf16", INT8),
         default="auto",
-        help="of our side; auto: as a run on this machine (%(default)s)",
+        help="of our side; auto: as a run on this machine; int8: of inference (%(default)s)",
     )
     parser.add_argument("--record", action="store_true", help=HELP)
     return parser
@@ -226,7 +288,10 @@ def build_parser() -> Parser:
 @exit_code("python -m tools.benchmarks.profiles")
 def main(argv: Sequence[str] | None = None) -> None:
     """Profile the sides, and print a table and one line of JSON."""
-    arguments = build_parser().parse_args(argv)
+    parser = build_parser()
+    arguments = parser.parse_args(argv)
+    if arguments.precision == INT8 and arguments.name != "inference":
+        parser.error(f"int8 is a precision of inference, and not of {arguments.name}.")
     torch.set_num_threads(arguments.threads)
     runtime.settle_memory()
     with tempfile.TemporaryDirectory() as folder:
@@ -240,16 +305,24 @@ def main(argv: Sequence[str] | None = None) -> None:
             asked_precision=arguments.precision,
         )
         model = write_model(arguments.model, settings.model)
+        config = BertConfig.from_pretrained(settings.model)
+        sizes = {config.hidden_size, config.intermediate_size}
         sides = SIDES[arguments.name](settings, arguments.parts)
-        profiles = {name: profile(side) for name, side in sides.items()}
+        limits = Limit(settings.precision)
+        limits.measure()
+        profiles = {}
+        for name, side in sides.items():
+            profiles[name] = profile(side, sizes)
+            limits.measure()
 
-    limit = cost_estimate.matrix_product_limit(DEVICE, settings.precision)
+    limit = limits.median
     print(
         *notes_without_bf16("All is in fp32."),
         f"{arguments.name}, {model}, {settings.precision}, {arguments.threads} threads, "
         f"{arguments.parts} batches\n\n{format_table(profiles, arguments.rows)}\n",
         sep="\n",
     )
+    batch_size = simcse.PRESET.batch_size if arguments.name == "simcse" else arguments.batch_size
     for name, side_profile in profiles.items():
         # Only the time inside matrix products counts for their speed.
         flops_per_second = side_profile["flops"] / side_profile["products"]
@@ -267,7 +340,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             "name": arguments.name,
             "model": model,
             "precision": settings.precision,
-            "batch_size": arguments.batch_size,
+            "batch_size": batch_size,
             "limit": limit,
             "sides": rows,
             "versions": versions(),

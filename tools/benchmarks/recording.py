@@ -69,11 +69,18 @@ def record_measurement(path: Path, measured: Mapping[str, Any]) -> None:
 
 
 def processor_name() -> str:
-    """Return the processor's name, as far as the system tells it."""
+    """Return the processor's name and generation, as far as the system tells them."""
     # platform.processor() is empty on many Linux systems.
     path = Path("/proc/cpuinfo")
+    fields: dict[str, str] = {}
     if path.is_file():
         for line in path.read_text().splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.processor() or platform.machine()
+            field, _, value = line.partition(":")
+            fields.setdefault(field.strip(), value.strip())
+    name = fields.get("model name")
+    if not name:
+        return platform.processor() or platform.machine()
+    # On some rented machines several generations have one name, and other speeds in bf16.
+    if "cpu family" in fields and "model" in fields:
+        return f"{name} (family {fields['cpu family']}, model {fields['model']})"
+    return name

@@ -1,6 +1,7 @@
 """How fast is a training step, against Hugging Face loops and against the machine?
 
-The peers are a plain loop around transformers' BertModel, and the same loop with every trick. All
+The peers are a loop around transformers' BertModel with every trick, which is its best setting, the
+same loop with some tricks, and a plain one. The comparison with the best setting comes first. All
 sides have the same SST sentences, MiniLM's shape and batches of 32. Each side has its own process,
 as it would be used, and they take their steps in turn. A round is one pass over the sentences. The
 unit is sentences per second, and medians of rounds count.
@@ -19,28 +20,37 @@ from tools.benchmarks.settings import Execution, Settings
 from tools.benchmarks.timing import Side, SideProcess, alternate
 from tools.benchmarks.training_sides import TrainingData, Tricks, our_side, peer_side, write_heads
 
+# The share of the machine's limit that a step in bf16 should reach.
+LEAST_SHARE = 0.7
+
 
 class Peer(NamedTuple):
-    """A peer's loop, what the comparison with it is called, and its goal."""
+    """A peer's loop, what the comparison with it is called, and its goals.
+
+    goal: where ours is in bf16. fp32_goal: in fp32, by either library.
+    """
 
     execution: Execution
     tricks: Tricks
     what: str
-    goal: Goal | None
+    goal: Goal
+    fp32_goal: Goal | None = None
 
 
 def list_peers(settings: Settings) -> dict[str, Peer]:
-    """Return the peers by name."""
+    """Return the peers by name, the best setting first."""
     ours = settings.precision
     precision = ours if ours == "bf16" else "fp32"
     # Only the strongest peer is compiled, as --help says.
     compiled = ", compiled" if settings.is_compiled else ""
     return {
-        "plain": Peer(
-            Execution(settings.device),
-            Tricks(),
-            f"ours ({ours}) : plain Hugging Face loop (fp32, random batches)",
-            Goal(">=", 5.0),
+        "best": Peer(
+            settings.execution(precision),
+            Tricks(groups_by_length=True, is_fused=True, keeps_memory=True),
+            f"ours ({ours}) : best setting of Hugging Face, which is sdpa, {precision}, sorted "
+            f"batches, fused AdamW, and freed memory kept{compiled}",
+            Goal(">=", 1.5),
+            Goal(">=", 1.3),
         ),
         "tricks": Peer(
             Execution(settings.device, precision),
@@ -48,11 +58,11 @@ def list_peers(settings: Settings) -> dict[str, Peer]:
             f"ours ({ours}) : Hugging Face with sdpa, {precision}, sorted batches",
             Goal(">=", 1.6),
         ),
-        "further": Peer(
-            settings.execution(precision),
-            Tricks(groups_by_length=True, is_fused=True, keeps_memory=True),
-            f"the same with fused AdamW, and freed memory kept{compiled}",
-            None,
+        "plain": Peer(
+            Execution(settings.device),
+            Tricks(),
+            f"ours ({ours}) : plain Hugging Face loop (fp32, random batches)",
+            Goal(">=", 5.0),
         ),
     }
 
@@ -91,11 +101,12 @@ def run(settings: Settings) -> dict[str, Any]:
             sides[name] = open_side(peer_side, peer.execution, peer.tricks)
         seconds = alternate(sides, settings.rounds(5, 3), num_parts, between=limit.measure)
 
-    # The goals are set for bf16.
-    has_goals = settings.has_goals and precision == "bf16"
+    is_bf16 = precision == "bf16"
     comparisons = []
     for name, peer in peers.items():
-        goal = peer.goal if has_goals else None
+        goal = None
+        if settings.has_goals:
+            goal = peer.goal if is_bf16 else peer.fp32_goal
         comparisons.append(
             Comparison.of(
                 peer.what, "sentences/s", seconds["ours"], seconds[name], goal, per=num_sentences
@@ -108,9 +119,9 @@ def run(settings: Settings) -> dict[str, Any]:
     sentences_per_second = comparisons[0].ours
     share = flops_per_sentence * sentences_per_second / limit.median
     what = f"share of the {precision} matrix-product limit, 6 FLOPs a layer's weight and real token"
-    checks = [Check(what, share, ">=", 0.45)]
+    checks = [Check(what, share, ">=", LEAST_SHARE)]
     notes = notes_without_bf16(
-        "Every side is in fp32. The goals are for bf16 and are left out.", settings.device
+        "Every side is in fp32. Goals for bf16 are left out.", settings.device
     )
     notes.append(
         f"{num_sentences:,} sentences of {tokens_per_sentence:.1f} tokens, their vector "
@@ -121,7 +132,7 @@ def run(settings: Settings) -> dict[str, Any]:
         "train_step",
         comparisons,
         versions("transformers"),
-        checks if has_goals else [],
+        checks if settings.has_goals and is_bf16 else [],
         notes,
         share,
         limit.median,

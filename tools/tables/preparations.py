@@ -171,6 +171,18 @@ def conditions_of_benchmarks(content: Content) -> str:
     )
 
 
+def profiles_with_shapes(records: Sequence[Record]) -> list[Record]:
+    """Return profiles in which each side says which shapes it spent its time on.
+
+    Older profiles have not noted them.
+    """
+    profiles = []
+    for record in records:
+        sides = [{"shapes": "not noted", **side} for side in record["sides"]]
+        profiles.append({**record, "sides": sides})
+    return profiles
+
+
 # --- reliability ----------------------------------------------------------------------------------
 
 
@@ -446,6 +458,7 @@ PREPARATIONS: Mapping[str, Callable[[Sequence[Record]], list[Record]]] = {
     "all tasks": of_all_tasks,
     "soups": runs_of_soups,
     "ensembles": checked_ensembles,
+    "profiles": profiles_with_shapes,
 }
 ROWS: Mapping[str, Callable[[Entry, Sequence[Record]], list[Row]]] = {
     "methods": method_rows,

@@ -7,7 +7,7 @@ import json
 import pytest
 import torch
 
-from minbert import AdamW, fast
+from minbert import AdamW, BertConfig, fast
 from tools.benchmarks import (
     contrastive,
     encoders,
@@ -231,9 +231,11 @@ def test_a_profile_counts_the_products_of_a_step_and_their_flops():
     def run_part(part):
         layer(rows).exp().sum().backward()
 
-    profile = profiles.profile(profiles.ProfiledSide(run_part, 4))
+    profile = profiles.profile(profiles.ProfiledSide(run_part, 4), {3, 5})
     # Three products in each of four parts: forward, and the gradients of weight and rows.
     assert profile["flops"] == 4 * 3 * (2 * 7 * 3 * 5)
+    shapes = {shape.rpartition(" ")[0] for shape in profile["shapes"].split(", ")}
+    assert shapes == {"`T x 3 x 5`", "`T x 5 x 3`", "`5 x T x 3`"}, "7 is no size of the layer"
     seconds = profile["seconds"]
     assert seconds.keys() >= {"addmm", "mm", "exp"}
     assert profile["products"] == pytest.approx(seconds["addmm"] + seconds["mm"])
@@ -244,6 +246,7 @@ def test_a_row_of_the_records_names_the_ideal_time_and_the_rest():
     """Half of the time is products at half of the limit, so a quarter of the time is ideal."""
     seconds = {"gelu": 0.2, "mm": 0.5, "dropout": 0.1}
     profile = {"seconds": seconds, "total": 1.0, "flops": 50, "products": 0.5, "between": 0.2}
+    profile["shapes"] = "`T x 3 x 5` 50.0%"
     row = profiles.row_of("a step", profile, limit=200, num_batches=10)
     assert row["milliseconds"] == 100 and row["ideal"] == 25
     assert (row["products"], row["share_of_limit"], row["between"]) == (50, 50, 20)
@@ -261,8 +264,11 @@ def test_a_profile_is_of_the_sides_of_its_benchmark(tmp_path, sample_data, tiny_
         folder=tmp_path,
     )
     write_model(str(tiny_model), settings.model)
+    hidden = BertConfig.from_pretrained(tiny_model).hidden_size
     for side in profiles.SIDES[name](settings, 2).values():
-        assert profiles.profile(side)["flops"] > 0
+        profile = profiles.profile(side, {hidden})
+        assert profile["flops"] > 0
+        assert f"`T x {hidden} x " in profile["shapes"]
 
 
 # --- memory of batches ----------------------------------------------------------------------------

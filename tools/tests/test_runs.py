@@ -100,7 +100,7 @@ def test_each_runs_to_its_closing_line(
         assert line["share_of_limit"] is None
     if name == "inference":
         sides = [comparison["what"].partition(" : ")[0] for comparison in line["comparisons"]]
-        assert sides == ["ours (bf16)", "ours (fp32)", "ours (bf16)"]
+        assert sides == ["ours (bf16)", "ours (bf16)", "ours (fp32)"]
         assert len(line["checks"]) == 2
 
 
@@ -144,13 +144,14 @@ def test_without_bf16_instructions_nothing_is_in_bf16(
         assert len(line["checks"]) == 1
     if name == "train_step":
         assert not line["checks"]
-        assert all(comparison["goal"] is None for comparison in line["comparisons"])
+        goals = [comparison["goal"] for comparison in line["comparisons"]]
+        assert goals == [[">=", 1.3], None, None], "the best setting of the peer has one in fp32"
 
 
 def test_inference_takes_the_precision_that_was_asked_for(monkeypatch, tmp_path):
     """Without one it has none of fp32-onednn, and the share of the limit is that of bf16."""
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": True}, raising=False)
-    of_precision = {"auto": ["bf16", "fp32", "bf16"], "fp32-onednn": ["fp32-onednn"] * 2}
+    of_precision = {"auto": ["bf16", "bf16", "fp32"], "fp32-onednn": ["fp32-onednn"] * 2}
     for asked, ours in of_precision.items():
         settings = Settings("", 1, 4, True, 1, tmp_path, asked_precision=asked)
         sides = inference.list_sides(settings)
