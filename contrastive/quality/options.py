@@ -112,7 +112,9 @@ class QualityOptions(CommandOptions):
     overwrite: bool = argument(False, HELP_OF_OVERWRITE)
     # What is measured.
     layers: bool = argument(False, "every hidden state under cls, mean and max, on the first set")
-    baselines: bool = argument(False, "also [CLS], mean, first-last mean, WK pooling and whitening")
+    baselines: bool = argument(
+        False, "also [CLS], mean, first-last mean, last-two mean, WK pooling and whitening"
+    )
     range: tuple[float, float] | None = argument(
         None,
         "scale of the labels; default: the whole numbers around those of each file",

@@ -41,7 +41,7 @@ ABOUT_BASELINES = (
     "Whitened vectors (Su et al. 2021; Huang et al. 2021) are without the mean and the covariance "
     "of the set's own sentences. They use no label, but they use the set itself. WK is the pooling "
     "of Wang and Kuo 2020. The first-last mean averages the outputs of the first and the last "
-    "layer."
+    "layer, and the last-two mean those of the last two."
 )
 ABOUT_CORRELATIONS = (
     "The zero-shot score compares the cosine of a pair's two vectors with its label. No label was "

@@ -1,4 +1,4 @@
-"""Sentence vectors that need no training: [CLS], mean, max, first-last mean, WK pooling, whitening.
+"""Sentence vectors that need no training: [CLS], means, max, WK pooling, whitening.
 
 An encoder's own sentence vector is compared with these. All of them are functions of the hidden
 states. Next: word_mean.py.
@@ -50,6 +50,19 @@ def first_last_mean(hidden_states: Sequence[Tensor], attention_mask: Tensor) -> 
     first = mean(hidden_states[1], attention_mask)
     last = mean(hidden_states[-1], attention_mask)
     return (first + last) / 2
+
+
+def last_two_mean(hidden_states: Sequence[Tensor], attention_mask: Tensor) -> Tensor:
+    """The mean over tokens and over the last two layers.
+
+    hidden_states: L + 1 tensors (R, T, H). attention_mask: (R, T). Returns (R, H).
+
+    BERT-flow (Li et al. 2020) starts from it. Huang et al. 2021 call it L11 + L12. State 0 is the
+    embeddings, so an encoder of one layer has the mean of that layer.
+    """
+    before = mean(hidden_states[1:][-2:][0], attention_mask)
+    last = mean(hidden_states[-1], attention_mask)
+    return (before + last) / 2
 
 
 # --- WK pooling ---------------------------------------------------------------------------------
@@ -172,7 +185,7 @@ def whiten(vectors: Tensor) -> Tensor:
 
 # The names in tables of the poolings in minbert/pooling.py.
 POOLING_NAMES = {"mean": "mean", "cls": "[CLS]", "pooler": "pooler"}
-WHITENED = ("mean", "first-last mean")
+WHITENED = ("mean", "first-last mean", "last-two mean")
 
 
 def vector_functions(pooling: str, with_baselines: bool) -> dict[str, VectorFunction]:
@@ -190,10 +203,13 @@ def vector_functions(pooling: str, with_baselines: bool) -> dict[str, VectorFunc
     def first_last(output: BertOutput, attention_mask: Tensor) -> Tensor:
         return first_last_mean(_hidden_states(output), attention_mask)
 
+    def last_two(output: BertOutput, attention_mask: Tensor) -> Tensor:
+        return last_two_mean(_hidden_states(output), attention_mask)
+
     def wk(output: BertOutput, attention_mask: Tensor) -> Tensor:
         return wk_pool(_hidden_states(output), attention_mask)
 
-    return functions | {"first-last mean": first_last, "WK": wk}
+    return functions | {"first-last mean": first_last, "last-two mean": last_two, "WK": wk}
 
 
 def _hidden_states(output: BertOutput) -> Sequence[Tensor]:

@@ -15,8 +15,8 @@ from data.sentence_sets import read_labelled, read_pairs
 from minbert import BertModel, BertTokenizer
 from tests.toy_sets import write_class_file, write_sts_file
 
-KINDS = ["mean", "[CLS]", "first-last mean", "WK"]
-WHITENED = ["mean, whitened", "first-last mean, whitened"]
+KINDS = ["mean", "[CLS]", "first-last mean", "last-two mean", "WK"]
+WHITENED = ["mean, whitened", "first-last mean, whitened", "last-two mean, whitened"]
 
 
 @pytest.fixture(scope="module")

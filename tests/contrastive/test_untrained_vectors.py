@@ -9,6 +9,7 @@ from contrastive.quality.untrained_vectors import (
     LAYER_POOLINGS,
     first_last_mean,
     first_token,
+    last_two_mean,
     layer_cosines,
     state_weights,
     token_variances,
@@ -49,6 +50,9 @@ def test_poolings_by_hand():
     result = first_last_mean([embeddings, HIDDEN, HIDDEN * 50, last], MASK)
     # ((3, -5) + (2, 2)) / 2 and ((-7, 7) + (1, 1)) / 2, without the embeddings.
     assert result.tolist() == [[2.5, -1.5], [-3, 4]]
+    assert torch.equal(last_two_mean([embeddings, HIDDEN * 50, HIDDEN, last], MASK), result)
+    # The only layer of an encoder counts alone.
+    assert torch.equal(last_two_mean([embeddings, last], MASK), mean(last, MASK))
 
 
 def test_max_is_a_slow_loop_and_sentence_transformers():
@@ -259,10 +263,13 @@ def test_directions_without_variance_are_left_out():
 # --- which vectors are measured -----------------------------------------------------------------
 
 
+OF_LAYERS = ["first-last mean", "last-two mean", "WK"]
+
+
 def test_the_own_vector_comes_first_and_no_kind_twice():
     assert list(vector_functions("mean", False)) == ["mean"]
-    assert list(vector_functions("mean", True)) == ["mean", "[CLS]", "first-last mean", "WK"]
-    assert list(vector_functions("cls", True)) == ["[CLS]", "mean", "first-last mean", "WK"]
+    assert list(vector_functions("mean", True)) == ["mean", "[CLS]", *OF_LAYERS]
+    assert list(vector_functions("cls", True)) == ["[CLS]", "mean", *OF_LAYERS]
     assert list(vector_functions("pooler", True))[0] == "pooler"
 
 
@@ -274,6 +281,7 @@ def test_kinds_are_what_their_names_say():
         "mean": pool(output, mask, "mean"),
         "pooler": output.pooler_output,
         "first-last mean": first_last_mean(states, mask),
+        "last-two mean": last_two_mean(states, mask),
         "WK": wk_pool(states, mask),
     }
     for name, make in vector_functions("pooler", True).items():
