@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+import contrastive.zero_shot
 import minbert.dropout
 import minbert.fast
 import minbert.linear
@@ -30,6 +31,7 @@ from minbert.commands.ending import exit_code
 from minbert.commands.flags import Parser
 from minbert.linear import has_onednn
 from minbert.options import FP32_ONEDNN
+from minbert.pooling import positions_read
 from minbert.training import runtime
 from tools.benchmarks import inference
 from tools.benchmarks.inputs import sst_examples, write_model
@@ -47,6 +49,12 @@ READABLE = SimpleNamespace(is_on=lambda: False)
 def takes_torch(inputs: Tensor, weight: Tensor) -> bool:
     """Whether oneDNN multiplies them: never, so torch does."""
     return False
+
+
+def forget_weights(attention_mask: Tensor, pooling: str) -> Tensor | None:
+    """What `positions_read` returns. Autocast then converts the weights anew for this batch."""
+    torch.clear_autocast_cache()
+    return positions_read(attention_mask, pooling)
 
 
 class Branch(NamedTuple):
@@ -74,6 +82,9 @@ BRANCHES = {
     "dropout": Branch(minbert.dropout, FINE_TUNING),
     "AdamW": Branch(minbert.optimizer, FINE_TUNING),
     "attention of short rows": Branch(minbert.fast, ENCODING, "SHORT_ROW", 0, ("bf16",)),
+    "weights converted once": Branch(
+        contrastive.zero_shot, ENCODING, "positions_read", forget_weights, ("bf16",)
+    ),
     "training by oneDNN": Branch(
         minbert.linear, FINE_TUNING, "suits_onednn", takes_torch, (FP32_ONEDNN,)
     ),
