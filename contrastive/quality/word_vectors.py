@@ -16,7 +16,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 MAX_LINE = 2**20  # bytes of a line
 LARGEST = 3.4028234663852886e38  # of float32
-SIGNATURES = {b"PK": "zip", b"\x1f\x8b": "gzip", b"BZh": "bzip2", b"\xfd7zXZ": "xz"}
+SIGNATURES = {b"PK\3\4": "zip", b"\x1f\x8b": "gzip", b"BZh": "bzip2", b"\xfd7zXZ": "xz"}
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"  # at the start of some files in UTF-8
 
 
@@ -164,7 +164,8 @@ def read_word_vectors(path: str | Path, texts: Iterable[str]) -> WordVectors:
     if shape.num_words not in (None, num_lines):
         raise ValueError(
             f"{path}: its header says {shape.num_words:,} words, and {num_lines:,} lines follow. "
-            "The file is not complete, or a line is broken. Download it again."
+            "The file is not complete, or its first line is wrong. Download it again, or correct "
+            "that line."
         )
     notes = [f"{path}: {num_lines:,} words of {shape.size} numbers, {len(vectors):,} of them kept"]
     for count, what in (
