@@ -12,6 +12,9 @@ from typing import NamedTuple
 # The body of a function that the student writes.
 TO_WRITE = 'raise NotImplementedError("{name} is not written yet")  # yours to write'
 
+# The body of a function that is the answer under another name.
+LEFT_OUT = 'raise NotImplementedError("{name} is left out: it gives an answer away")'
+
 
 class Exercise(NamedTuple):
     """What the students write, and the tests that they run."""
@@ -22,6 +25,9 @@ class Exercise(NamedTuple):
     # The file of tests.
     tests: str
 
+    # Also emptied: functions of these files that are an answer under another name.
+    left_out: Mapping[str, Sequence[str]] = {}
+
     # For the students: about how long it takes, and what it is worth.
     minutes: int = 60
     points: int = 10
@@ -31,6 +37,8 @@ class Exercise(NamedTuple):
         bodies: dict[str, dict[str, str]] = {}
         for file, names in self.to_write.items():
             bodies[file] = {name: TO_WRITE.format(name=name) for name in names}
+        for file, names in self.left_out.items():
+            bodies[file] |= {name: LEFT_OUT.format(name=name) for name in names}
         return bodies
 
 
@@ -81,12 +89,16 @@ EXERCISES: dict[str, Exercise] = {
     "losses": Exercise(
         to_write={"multitask/losses.py": ("sentiment_loss", "paraphrase_loss", "similarity_loss")},
         tests="tests/lessons/test_task_losses.py",
+        # The squared error with another word.
+        left_out={"multitask/losses.py": ("absolute_loss",)},
         minutes=45,
         points=10,
     ),
     "contrastive": Exercise(
         to_write={"contrastive/losses.py": ("info_nce",)},
         tests="tests/lessons/test_contrastive_losses.py",
+        # With one direction bsc is InfoNCE. The other two have its lines, with more candidates.
+        left_out={"contrastive/losses.py": ("bsc", "nt_xent", "self_guided_opt1")},
         minutes=60,
         points=10,
     ),
@@ -99,6 +111,8 @@ EXERCISES: dict[str, Exercise] = {
     "surgery": Exercise(
         to_write={"multitask/surgery.py": ("pcgrad_weights",)},
         tests="tests/lessons/test_surgery.py",
+        # With all targets 0 it is PCGrad.
+        left_out={"multitask/surgery.py": ("gradvac_weights",)},
         minutes=90,
         points=15,
     ),

@@ -5,6 +5,7 @@ by its properties.
 """
 
 import math
+import re
 
 import pytest
 import torch
@@ -511,3 +512,43 @@ def test_distillation_by_hand():
     assert float(loss) == pytest.approx((1 + 0 + 2) / 3)
     loss.backward()
     assert teacher.grad is None and student.grad.abs().sum() > 0
+
+
+# --- arguments that are refused -------------------------------------------------------------------
+
+# A call with a wrong choice or shape, by a part of its message.
+WRONG = {
+    "normalise is 'L2'; it must be l2, batch or none": (lambda a, b: bsc(a, b, normalise="L2")),
+    "labels have the shape (1,); expected is one label for each pair, (4,)": (
+        lambda a, b: label_error(a, b, torch.ones(1))
+    ),
+    "labels have the shape (4, 1); expected is": (lambda a, b: bsc(a, b, labels=torch.ones(4, 1))),
+    "a width is 9; the vectors have 5 units": (lambda a, b: matryoshka(info_nce, a, b, [2, 9])),
+    "scale is 0; it must be a finite": (lambda a, b: multiple_negatives_ranking(a, b, scale=0)),
+    "scale is -1.0; it must": (lambda a, b: contrastive_tension_in_batch(a, b, torch.tensor(-1.0))),
+}
+PAIRED = {
+    "bsc": bsc,
+    "label_error": lambda a, b: label_error(a, b, torch.ones(len(a))),
+    "nt_xent": nt_xent,
+    "opt1": self_guided_opt1,
+    "opt2": self_guided_opt2,
+    "mnr": multiple_negatives_ranking,
+    "cosent": lambda a, b: cosent(a, b, torch.ones(len(a))),
+    "matryoshka": lambda a, b: matryoshka(info_nce, a, b, [2, 5]),
+    "opt3": lambda a, b: self_guided_opt3(a, b.unsqueeze(1)),
+    "ct": lambda a, b: contrastive_tension(a, b, torch.ones(len(a))),
+    "ct-in-batch": contrastive_tension_in_batch,
+}
+
+
+@pytest.mark.parametrize("message", WRONG)
+def test_a_wrong_choice_is_not_read_as_another_one(message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        WRONG[message](A, P)
+
+
+@pytest.mark.parametrize("name", PAIRED)
+def test_vectors_that_do_not_belong_together_row_by_row(name):
+    with pytest.raises(ValueError):
+        PAIRED[name](A, P[:-1])

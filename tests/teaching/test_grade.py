@@ -14,7 +14,7 @@ import pytest
 from teaching import running
 from teaching.calls import warm_up
 from teaching.checks import CHECKS
-from teaching.exercises import EXERCISES, without_answers
+from teaching.exercises import EXERCISES, released_body, without_answers
 from teaching.grade import main
 from teaching.grafting import ALLOWED, module_of
 from teaching.running import FunctionResult, grade_function
@@ -88,6 +88,15 @@ def test_a_constant_and_a_static_method_of_the_student_are_read():
 def test_a_blank_gets_no_point(name):
     blank = student_file(name, 'raise NotImplementedError("not written yet")')
     assert grade(name, blank).share == 0
+
+
+def test_a_copy_of_a_loop_of_the_visible_tests_gets_no_point():
+    """It has the right values, and no gradients. With tensors it would be another right answer."""
+    source = (ROOT / "tests" / "lessons" / "test_attention.py").read_text(encoding="utf-8")
+    body = released_body(source, "attention_by_loops").replace("bias[b, 0, 0, j].item()", "0")
+    checks = grade("attention", student_file("attention", body)).checks
+    assert all(check.message for check in checks)
+    assert [c.message for c in checks if "counts only where 'gradients' passes" in c.message]
 
 
 # --- hostile answers ------------------------------------------------------------------------------
