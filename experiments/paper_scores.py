@@ -13,9 +13,11 @@ from typing import Any, NamedTuple
 
 from experiments.paper_recipes import AVERAGE, paper_name
 from minbert.reporting.differences import Estimate
+from minbert.reporting.intervals import standard_error_of_share
 
 COPIES = ("first", "second")
 BUCKET_FIELDS = ("low", "high", "rows", "mean", "deviation")
+PEARSON = " Pearson"  # behind the name of a set, which alone means Spearman's correlation
 
 
 class Score(NamedTuple):
@@ -84,9 +86,11 @@ def cell_of(scores: Sequence[Score], published: float | None) -> str:
 def scores_in(record: Mapping[str, Any], vector: str) -> dict[str, Score]:
     """The scores of a record of contrastive.quality, by the name of the set or task.
 
+    A set has Spearman's correlation, and behind all of them stand those of Pearson.
     vector: the kind of sentence vector; "" for the encoder's own. ValueError where a set has none.
     """
     scores = {}
+    pearson = {}
     for name, of_set in record["sets"].items():
         kind = vector or next(iter(of_set["vectors"]))
         if kind not in of_set["vectors"]:
@@ -96,12 +100,19 @@ def scores_in(record: Mapping[str, Any], vector: str) -> dict[str, Score]:
                 f"{file}: there is no {kind} ({reason}). Pass a larger file, or more --rows."
             )
         of_kind = of_set["vectors"][kind]
-        error = of_kind["standard_errors"]["spearman"]
-        scores[paper_name(name)] = Score(of_kind["all"]["spearman"], error, of_set["groups"])
+        title = paper_name(name)
+        values = of_kind["all"]
+        errors = of_kind["standard_errors"]
+        groups = of_set["groups"]
+        scores[title] = Score(values["spearman"], errors["spearman"], groups)
+        pearson[title + PEARSON] = Score(values["pearson"], errors["pearson"], groups)
     for name, task in record.get("senteval", {}).items():
         scores[name] = Score(task["accuracy"], task["standard_error"], task["tested"])
     if len(scores) > 1:
         scores[AVERAGE] = average_of(list(scores.values()))
+    if len(pearson) > 1:
+        pearson[AVERAGE + PEARSON] = average_of(list(pearson.values()))
+    scores |= pearson
     for name, pairs in record.get("pairs", {}).items():
         for title, error in pairs["standard_errors"].items():
             scores[f"{name} {title.replace('_', ' ')}"] = Score(
@@ -110,6 +121,30 @@ def scores_in(record: Mapping[str, Any], vector: str) -> dict[str, Score]:
     for name, ranking in record.get("ranking", {}).items():
         for title, error in ranking["standard_errors"].items():
             scores[f"{name} {title}"] = Score(ranking[title], error, ranking["questions"])
+    return scores
+
+
+def scores_without_encoder(record: Mapping[str, Any]) -> dict[str, Score]:
+    """What needs no encoder on the labelled pairs of a record, by the names of `scores_in`.
+
+    Accuracy is that of the more common answer. F1 and average precision are those of an answer
+    that calls every pair positive. With the share p of positive pairs: F1 = 2 p / (1 + p), whose
+    derivative is 2 / (1 + p)^2, and the average precision is p.
+    """
+    scores = {}
+    for name, pairs in record.get("pairs", {}).items():
+        share = pairs["positives"] / pairs["rows"]
+        error = standard_error_of_share(share, pairs["rows"])
+        of_pairs = {
+            "average_precision": (share, error),
+            "accuracy": (max(share, 1 - share), error),
+            "f1": (2 * share / (1 + share), 2 * error / (1 + share) ** 2),
+        }
+        for title in pairs["standard_errors"]:
+            value, error_of_title = of_pairs[title]
+            scores[f"{name} {title.replace('_', ' ')}"] = Score(
+                value, error_of_title, pairs["groups"]
+            )
     return scores
 
 

@@ -39,6 +39,7 @@ from experiments.paper_scores import (
     copies_in_order,
     recorded,
     scores_in,
+    scores_without_encoder,
     states_in,
 )
 from experiments.recipes import COMPARISONS
@@ -65,7 +66,7 @@ WEIGHTS_SUFFIXES = (".safetensors", ".bin")
 ABOUT_TABLE = (
     "Each number is the mean over the seeds. Its interval holds the chance in the rows and in the "
     "seeds. In round brackets: the published figure. STS sets have Spearman's correlation over all "
-    "rows."
+    "rows, and Pearson's where the title says so."
 )
 RECEIPTS = ("code", "versions", "machine")  # of a training, or of a measurement
 FIELDS = "with errors over the rows"  # of what contrastive.quality writes
@@ -369,7 +370,8 @@ def record_of(
 
     measured: the record of contrastive.quality, by the name of the copy. "command", "code",
     "versions" and "machine" are those of the training, or of the measurement of an encoder that is
-    not trained. "measured_by" has those of the measurement.
+    not trained. "measured_by" has those of the measurement. "without_encoder" has the scores of
+    labelled pairs that need no encoder.
     """
     scores = {copy: scores_in(of_copy, job.recipe.vector) for copy, of_copy in measured.items()}
     states = {}
@@ -378,6 +380,7 @@ def record_of(
             states[copy or "encoder"] = states_in(of_copy)
     files = {path.name: digest_of_file(path)[:16] for path in options.measured_files()}
     first = next(iter(measured.values()))
+    without_encoder = scores_without_encoder(first)
     # The copies are measured by the same flags.
     model = next(iter(job.encoders(options).values()))
     measured_by = {
@@ -400,6 +403,7 @@ def record_of(
         "measured": without_folders(options.quality_flags()),
         "data": files,
         **({"states": states} if states else {}),
+        **({"without_encoder": recorded({"": without_encoder})} if without_encoder else {}),
         **made_by,
         "measured_by": measured_by,
         "date": date.today().isoformat(),

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from sklearn.metrics import accuracy_score, average_precision_score, f1_score
 
 from contrastive.quality.__main__ import main as quality
 from contrastive.train.__main__ import main as train
@@ -22,7 +23,9 @@ from experiments.paper_scores import (
     copies_in_order,
     estimate_of,
     recorded,
+    scores_in,
     scores_of_record,
+    scores_without_encoder,
 )
 from experiments.records import read_records
 from tests.small_models import make_model
@@ -109,6 +112,42 @@ def test_a_record_gives_back_its_scores():
     assert scores_of_record(fields) == {"encoder": scores[""]}
     older = scores_of_record({"scores": fields["scores"]})
     assert older["encoder"]["a"] == Score(0.5)
+
+
+def test_pearson_stands_behind_all_of_spearman():
+    """And has an average of its own."""
+    sets = {}
+    for name, value in (("a", 0.2), ("b", 0.4)):
+        of_kind = {
+            "all": {"spearman": value, "pearson": value + 0.5},
+            "standard_errors": {"spearman": 0.1, "pearson": 0.3},
+        }
+        sets[name] = {"vectors": {"mean": of_kind}, "groups": 9}
+    scores = scores_in({"sets": sets}, "")
+    assert list(scores) == ["a", "b", AVERAGE, "a Pearson", "b Pearson", f"{AVERAGE} Pearson"]
+    assert scores["b"] == Score(0.4, 0.1, 9) and scores["b Pearson"] == Score(0.9, 0.3, 9)
+    assert scores[f"{AVERAGE} Pearson"].value == pytest.approx(0.8)
+    assert "average Pearson" not in scores_in({"sets": {"a": sets["a"]}}, "")
+
+
+def test_scores_without_an_encoder_are_those_of_scikit_learn():
+    """Three of four pairs are positive. The error of F1 is that of the share times its slope."""
+    labels = [1, 1, 0, 1]
+    names = ("average_precision", "accuracy", "f1")
+    pairs = {"rows": 4, "positives": 3, "groups": 4, "standard_errors": dict.fromkeys(names, 0.1)}
+    scores = scores_without_encoder({"pairs": {"x": pairs}})
+    assert scores["x average precision"].value == average_precision_score(labels, [1] * 4) == 0.75
+    assert scores["x accuracy"].value == accuracy_score(labels, [1] * 4)
+    assert scores["x f1"].value == pytest.approx(f1_score(labels, [1] * 4))
+    assert scores["x accuracy"].error == pytest.approx((0.75 * 0.25 / 4) ** 0.5)
+    slope = (2 * 0.7501 / 1.7501 - 2 * 0.7499 / 1.7499) / 0.0002
+    assert scores["x f1"].error == pytest.approx(scores["x accuracy"].error * slope)
+
+    # With few positive pairs the common answer is no. Without thresholds there is one score.
+    few = {**pairs, "positives": 1, "standard_errors": {"accuracy": 0.1}}
+    assert scores_without_encoder({"pairs": {"x": few}}).keys() == {"x accuracy"}
+    assert scores_without_encoder({"pairs": {"x": few}})["x accuracy"].value == 0.75
+    assert scores_without_encoder({"sets": {}}) == {}
 
 
 @pytest.fixture
@@ -243,7 +282,7 @@ def test_a_record_has_the_states_of_both_copies(
         untuned["command"]
         == f"{Path(tiny_model).name} --sets sts-dev.tsv --rows 12 --layers --pooling mean"
     )
-    assert untuned["row_groups"] == {"sts-dev": 12}
+    assert untuned["row_groups"] == {"sts-dev": 12, "sts-dev Pearson": 12}
     assert 0 < untuned["row_errors"]["encoder"]["sts-dev"] < 0.5
     for copy in COPIES:
         path = tmp_path / "out" / "measured" / f"ct-table-4-random-seed0-{copy}" / "quality.json"

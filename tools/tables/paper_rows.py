@@ -7,9 +7,11 @@ conclusion.
 
 Keys of an entry, beside those of generic.py: `recipes` (the rows, in this order), `sets` (the sets
 of an average that stands alone), `copies` (of contrastive tension, what stands in a row of its
-own), `poolings` (of hidden states, likewise), `less` (the row that is subtracted from them) and
-`compared_rows`. A column of scores has the format "interval", and `published`: the name that the
-paper gives the set.
+own), `poolings` (of hidden states, likewise), `less` (the row that is subtracted from them),
+`compared_rows`, `with_pearson` (whether each row stands a second time, with Pearson's correlation
+in the place of Spearman's) and `without_encoder` (whether the last row has the scores that need no
+encoder). A column of scores has the format "interval", and `published`: the name that the paper
+gives the set.
 
 `model` and `with` say which runs of a recipe are meant: those of this model, whose flags of --with
 were these. A row may have other flags: "ct-table-1 --steps 400 --rows 4000".
@@ -25,7 +27,13 @@ from dataclasses import replace
 from typing import Any
 
 from experiments.paper_recipes import AVERAGE, PaperRecipe, find_recipe
-from experiments.paper_scores import Score, copies_in_order, mean_on_same_rows, scores_of_record
+from experiments.paper_scores import (
+    PEARSON,
+    Score,
+    copies_in_order,
+    mean_on_same_rows,
+    scores_of_record,
+)
 from experiments.records import Record, newest_of
 from experiments.results import join
 from experiments.tables import ENOUGH_SEEDS, format_difference, judge
@@ -42,6 +50,9 @@ COMPARISONS = ("paper comparisons", "paper changes")  # rows of differences
 OF_COPIES = "That of a difference of two copies holds the seeds alone, as both have the same rows."
 # Words of the command of a run that differ between its seeds.
 OF_A_SEED = ("--seed", "--out")
+WITHOUT_ENCODER = (
+    "no encoder: the more common answer, and for F1 and average precision all pairs positive"
+)
 
 
 # --- the runs of a row ----------------------------------------------------------------------------
@@ -56,7 +67,10 @@ def score_names(entry: Entry) -> list[str]:
     """Return the scores that a record must have to stand in a table."""
     if "compared_rows" in entry:
         return list(dict.fromkeys(pair.get("score", AVERAGE) for pair in entry["compared_rows"]))
-    return [column["value"].removeprefix(SCORES) for column in score_columns(entry)]
+    names = [column["value"].removeprefix(SCORES) for column in score_columns(entry)]
+    if entry.get("with_pearson", False):
+        names += [name + PEARSON for name in names]
+    return names
 
 
 def recipe_of(row: str) -> PaperRecipe:
@@ -122,23 +136,48 @@ def way_of(record: Record) -> tuple[str, ...]:
 
 def paper_rows(entry: Entry, records: Sequence[Record]) -> list[Row]:
     """Return the rows of each recipe: one, or one for each of the `copies` of the entry."""
+    kinds = ["", PEARSON] if entry.get("with_pearson", False) else [""]
     rows = []
-    for name in entry["recipes"]:
-        recipe = recipe_of(name)
-        runs = runs_of_recipe(entry, name, records)
-        copies = entry.get("copies", [WORSE]) if recipe.has_copies else [""]
-        for copy in copies:
-            label = f"{label_of(name)}, {copy}" if copy else label_of(name)
-            rows.append(
-                Row(
-                    label,
-                    [with_errors(run, scores_of(run, copy)) for run in runs],
-                    published=published_figures(entry, name) if copy in ("", WORSE) else {},
-                    values={"about": recipe.about},
-                    count=str(len(runs)) if runs else "not measured yet",
-                )
-            )
+    for kind in kinds:
+        for name in entry["recipes"]:
+            has_copies = recipe_of(name).has_copies
+            for copy in entry.get("copies", [WORSE]) if has_copies else [""]:
+                rows.append(paper_row(entry, name, copy, kind, records))
+    if entry.get("without_encoder", False):
+        rows.append(row_without_encoder(entry, records))
     return rows
+
+
+def paper_row(entry: Entry, name: str, copy: str, kind: str, records: Sequence[Record]) -> Row:
+    """Return one row of a recipe.
+
+    copy: of `scores_of`. kind: PEARSON, or "" for Spearman's correlation, which papers publish.
+    """
+    recipe = recipe_of(name)
+    runs = runs_of_recipe(entry, name, records)
+    scored = []
+    for run in runs:
+        scores = scores_of(run, copy)
+        if kind:
+            of_kind = [title for title in scores if title.endswith(kind)]
+            scores = {title.removesuffix(kind): scores[title] for title in of_kind}
+        scored.append(with_errors(run, scores))
+    parts = [label_of(name), copy, kind.strip()]
+    is_published = copy in ("", WORSE) and not kind
+    return Row(
+        ", ".join(part for part in parts if part),
+        scored,
+        published=published_figures(entry, name) if is_published else {},
+        values={"about": recipe.about},
+        count=str(len(runs)) if runs else "not measured yet",
+    )
+
+
+def row_without_encoder(entry: Entry, records: Sequence[Record]) -> Row:
+    """Return the row of scores that need no encoder. All runs have the same ones."""
+    runs = runs_of_recipe(entry, entry["recipes"][0], records)[:1]
+    scored = [with_errors(run, scores_of(run["without_encoder"], "")) for run in runs]
+    return Row(WITHOUT_ENCODER, scored, values={"about": "-"}, count="-")
 
 
 def scores_of(record: Record, copy: str) -> dict[str, Score]:

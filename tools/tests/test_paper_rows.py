@@ -46,8 +46,13 @@ def test_a_row_has_mean_interval_and_published_figure():
 
 
 def test_both_copies_of_contrastive_tension():
-    entry = generic.read_entries()["ct-table-1"]
+    """The worse one by Spearman stays it, and Pearson has no published figure."""
+    entry = {**generic.read_entries()["ct-table-1"], "with_pearson": True}
     records = [record_of("ct-table-1", 0, 0.5, ("first", "second"), TENSION)]
+    assert not any(row.records for row in paper_rows(entry, records)), "without Pearson"
+    for copy, value in (("first", 0.9), ("second", 0.7)):
+        titles = [f"{title} Pearson" for title in records[0]["scores"][copy]]
+        records[0]["scores"][copy] |= dict.fromkeys(titles, value)
     column = entry["columns"][-1]
     cells = {row.title: generic.cell_of(column, row) for row in paper_rows(entry, records)}
     assert cells == {
@@ -56,7 +61,23 @@ def test_both_copies_of_contrastive_tension():
         "`ct-table-1`, better copy": "0.600",
         "`ct-table-1`, mean of both": "0.550",
         "`ct-table-1`, difference": "0.100",
+        "`ct-table-1-mean`, Pearson": "-",
+        "`ct-table-1`, worse copy, Pearson": "0.900",
+        "`ct-table-1`, better copy, Pearson": "0.700",
+        "`ct-table-1`, mean of both, Pearson": "0.800",
+        "`ct-table-1`, difference, Pearson": "-0.200",
     }
+
+
+def test_the_last_row_needs_no_encoder():
+    entry = {**generic.read_entries()["sg-table-5"], "without_encoder": True}
+    record = record_of(entry["recipes"][0], 0, 0.4)
+    without = {"scores": {"encoder": {"average": 0.6}}, "row_errors": {"encoder": {"average": 0.1}}}
+    record["without_encoder"] = {**without, "row_groups": {"average": 10**6}}
+    row = paper_rows(entry, [record])[-1]
+    cells = [generic.cell_of(column, row) for column in entry["columns"]]
+    assert cells[0].startswith("no encoder:")
+    assert cells[1:] == ["-", "-", "0.600 [0.404, 0.796]"]
 
 
 def test_a_row_mixes_no_experiments():
