@@ -4,6 +4,9 @@ Each row of tests/teaching/mistakes.toml that changes the encoder runs on the pr
 `minbert trace --against`. A row counts as found where the station is that of the row, and as equal
 where no number of an evaluation changes, as with dropout. Right code in other styles must be equal.
 Then the commands of docs/teaching.md are timed, from the clone to a graded student.
+
+With --sizes it counts the files and lines of hand-outs instead: the default, each exercise alone,
+and all of them.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
@@ -22,7 +26,8 @@ import pytest
 
 from experiments.records import RECORDS
 from minbert.commands.flags import Parser
-from teaching.exercises import DEFAULT_EXERCISES
+from teaching.exercises import DEFAULT_EXERCISES, EXERCISES
+from teaching.handout import hand_out
 from teaching.rehearsal import write_answers
 from tests.teaching.answers import BEFORE_STYLES, FILE_OF, ROOT, STYLES, student_file
 from tests.teaching.mistakes import MISTAKES, Mistake
@@ -31,6 +36,7 @@ from tools.benchmarks.recording import HELP, record_measurement
 from tools.benchmarks.report import busy_cores
 
 TEACHING_KIT = RECORDS / "teaching-kit.jsonl"
+TEACHING_HANDOUTS = RECORDS / "teaching-handouts.jsonl"
 FOUND, ELSEWHERE, STOPPED, EQUAL = "found", "elsewhere", "stopped", "equal"
 
 
@@ -86,11 +92,42 @@ def time_commands() -> dict[str, Times]:
     return times
 
 
+class Size(NamedTuple):
+    """The size of a hand-out, with its pages."""
+
+    files: int
+    lines: int
+
+
+def size_of_handout(exercises: Sequence[str]) -> Size:
+    """Write a hand-out, and count."""
+    with TemporaryDirectory() as temporary:
+        folder = Path(temporary, "course")
+        hand_out(folder, exercises, whole=False)
+        paths = [path for path in folder.rglob("*") if path.is_file() and ".git" not in path.parts]
+        lines = sum(len(path.read_text(encoding="utf-8").splitlines()) for path in paths)
+    return Size(len(paths), lines)
+
+
+def measure_sizes(is_recorded: bool) -> None:
+    """Print the sizes of the hand-outs, and record them."""
+    for exercises in (DEFAULT_EXERCISES, *((name,) for name in EXERCISES), tuple(EXERCISES)):
+        name = "all" if len(exercises) == len(EXERCISES) else ", ".join(exercises)
+        measured = {"exercises": name, **size_of_handout(exercises)._asdict()}
+        print(measured)
+        if is_recorded:
+            record_measurement(TEACHING_HANDOUTS, measured)
+
+
 def main() -> int:
     """Try all rows and styles, and print the counts."""
-    parser = Parser(prog="python -m tools.against", description=__doc__)
+    parser = Parser(prog="python -m tools.teaching_kit", description=__doc__)
     parser.add_argument("--record", action="store_true", help=HELP)
+    parser.add_argument("--sizes", action="store_true", help="count what hand-outs hold")
     arguments = parser.parse_args()
+    if arguments.sizes:
+        measure_sizes(arguments.record)
+        return 0
     rows = [mistake for mistake in MISTAKES if FILE_OF[mistake.function] in ENCODER]
     counts = Counter(outcome_of(mistake) for mistake in rows)
 
