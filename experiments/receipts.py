@@ -34,6 +34,7 @@ WITHOUT_DATA = {
     "reliability": "the bundled sample of its commit",
     "round-trips": "models and sentences of its commit",
     "table-readers": "tables that it makes",
+    "teaching-handouts": "files of its commit",
     "teaching-kit": "files of its commit",
     "teaching-unseen": "files of students, which are not published",
     "teaching-right": "files of students, which are not published",

@@ -431,6 +431,25 @@ def conditions_of_ensembles(content: Content) -> str:
     return measured_on(runs)
 
 
+def goal_rows(entry: Entry, records: Sequence[Record]) -> list[Row]:
+    """Return a row for each of `goals`: what, its goal, and what the newest record says of it.
+
+    `where` of a goal has values that its record must have, and `measured` is a template. Raises
+    ValueError where no record fits.
+    """
+    rows = []
+    for goal in entry["goals"]:
+        where = goal["where"].items()
+        fitting = [r for r in records if all(r.get(field) == value for field, value in where)]
+        if not fitting:
+            raise ValueError(
+                f"No record has {goal['where']}, which the goal {goal['what']!r} asks for."
+            )
+        values = {"goal": goal["goal"], "measured": goal["measured"].format_map(fitting[-1])}
+        rows.append(Row(goal["what"], [fitting[-1]], values=values))
+    return rows
+
+
 # --- below many tables ----------------------------------------------------------------------------
 
 
@@ -466,6 +485,7 @@ ROWS: Mapping[str, Callable[[Entry, Sequence[Record]], list[Row]]] = {
     "soups": soup_rows,
     "soup pairs": soup_pairs,
     "ensembles": ensemble_rows,
+    "goals": goal_rows,
     **REPORT_ROWS,
     **PAPER_ROWS,
 }
