@@ -177,6 +177,10 @@ class Method(nn.Module, ABC):
             batch.texts,
         )
 
+    def trained_projection(self) -> nn.Module:
+        """What the stage stores beside its encoder: the projection, or those of both copies."""
+        return self.projection
+
     def trained_scale(self) -> Tensor:
         """The scale that is trained, a scalar.
 
@@ -372,6 +376,8 @@ class ContrastiveTension(Method):
     Carlsson et al. 2021, [CT]. The first copy encodes the first half of a batch's rows, the second
     copy the other half. A pair whose ids are equal is a positive. Dropout is off: under two masks
     a sentence would differ from itself.
+
+    The paper has no projection. With one, each copy has its own. Both start alike, as the encoders.
     """
 
     has_dropout = False
@@ -379,6 +385,7 @@ class ContrastiveTension(Method):
     def __init__(self, setup: MethodSetup, as_printed: bool = False) -> None:
         super().__init__(setup)
         self.second = copy.deepcopy(self.encoder)
+        self.second_projection = copy.deepcopy(self.projection)
         self.as_printed = as_printed
 
     def begin(self) -> None:
@@ -388,6 +395,10 @@ class ContrastiveTension(Method):
     def copies(self) -> dict[str, BertModel]:
         """The two copies by name."""
         return {"first": self.encoder, "second": self.second}
+
+    def trained_projection(self) -> nn.Module:
+        """The projections of both copies, by their names."""
+        return nn.ModuleDict({"first": self.projection, "second": self.second_projection})
 
     def distinct(
         self, encoder: BertModel, ids: Sequence[str], input_ids: Tensor, attention_mask: Tensor
@@ -418,6 +429,8 @@ class ContrastiveTension(Method):
         second = self.distinct(
             self.second, second_ids, batch.input_ids[half:], batch.attention_mask[half:]
         )  # (B, H)
+        first = self.projection(first)  # (B, P)
+        second = self.second_projection(second)  # (B, P)
         is_identical = [one == other for one, other in zip(first_ids, second_ids, strict=True)]
         is_positive = torch.tensor(is_identical, device=first.device)  # (B,)
         return losses.contrastive_tension(first, second, is_positive, self.as_printed)
@@ -437,6 +450,8 @@ class TensionInBatch(ContrastiveTension):
         """The loss of B sentences (B rows, through both copies)."""
         first = self.vectors(self.encoder, batch.input_ids, batch.attention_mask)  # (B, H)
         second = self.vectors(self.second, batch.input_ids, batch.attention_mask)  # (B, H)
+        first = self.projection(first)  # (B, P)
+        second = self.second_projection(second)  # (B, P)
         return losses.contrastive_tension_in_batch(first, second, self.trained_scale())
 
 

@@ -164,7 +164,7 @@ METHODS["ct"] = MethodEntry(
     ),
     options=(TensionOptions, NegativesOptions, CopyOptions),
     adapted=preset_of_tension,
-    unread=("temperature", "projection", "batches"),
+    unread=("temperature", "batches"),
     arguments={"as_printed": "has_printed_loss"},
     groups=groups_of_tension,
 )
@@ -183,7 +183,6 @@ METHODS["ct-in-batch"] = MethodEntry(
         warmup=0.0,
     ),
     options=(TensionOptions, CopyOptions),
-    unread=("projection",),
 )
 METHODS["sg"] = MethodEntry(
     title="self-guided, Kim et al. 2021",
@@ -252,6 +251,10 @@ METHODS["matryoshka"] = MethodEntry(
     ),
     options=(MatryoshkaOptions,),
     unread=("projection",),
+    why_unread={
+        "projection": "its widths are the first units of the encoder's own vectors, and after a "
+        "projection they would be other units"
+    },
     arguments={"widths": "matryoshka_widths"},
 )
 

@@ -11,8 +11,8 @@ B batch, P width of the vectors.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from minbert.commands.options import NONE, MethodOptions
@@ -118,6 +118,7 @@ class MethodEntry(Entry):
     has_own_rows: bool = False  # inputs.py has a function that collects them
     pairs_of: tuple[str, ...] = ("para", "sts")  # of labelled pairs: the tasks that have them
     unread: tuple[str, ...] = ()  # fields of Settings without a use in this method
+    why_unread: Mapping[str, str] = field(default_factory=dict)  # for messages, of some of these
     # Further such fields under some values of its own options.
     unread_with: Callable[[MethodOptions], tuple[str, ...]] = nothing
     # The preset under other values of its own options.

@@ -167,7 +167,7 @@ def build_stage(
         fingerprint=stage_fingerprint(place.start, identity, examples),
         begin=contrastive.begin,
         close=contrastive.keep_copy,
-        projection=model.projection,
+        projection=model.trained_projection(),
         settings=asdict(settings) | {"betas": list(settings.betas)},  # as JSON gives them back
         notes=notes_on(inputs, source, text),
         keeps_better=training.hand_on == "better" and not options.is_last,

@@ -104,7 +104,9 @@ CONTRASTIVE_METHODS = {
             "ct_loss": ["code", "printed"],
         },
     ),
-    "ct-in-batch": Fixture(values={"ct_corpus": CORPORA}),
+    "ct-in-batch": Fixture(
+        options={"contrastive_projection": "tanh"}, values={"ct_corpus": CORPORA}
+    ),
     "sg": Fixture(
         options=WARM,
         values={**SELF_GUIDED_VALUES, "sg_loss": ["nt-xent", "opt1", "opt2"]},

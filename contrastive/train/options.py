@@ -151,6 +151,9 @@ class TrainOptions(CommandOptions):
             setting = name.removeprefix(PREFIX)
             is_used = setting not in unused if name.startswith(PREFIX) else name in own_options
             if not is_used:
+                why = self.stage.entry.why_unread.get(setting)
+                if why:
+                    raise ValueError(f"{flag_of(name)} has no effect on {method}: {why}. Drop it.")
                 raise ValueError(f"{flag_of(name)} has no effect on {method}. Drop it.")
         size = self.contrastive.contrastive_batch_size
         if size != AUTO:

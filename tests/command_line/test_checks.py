@@ -222,7 +222,7 @@ STAGES = [
         "--contrastive_temperature has no effect without",
     ),
     (
-        "--contrastive_projection mlp --pretrain ct-in-batch,ct",
+        "--contrastive_projection mlp --pretrain matryoshka",
         "--contrastive_projection has no",
     ),
     (

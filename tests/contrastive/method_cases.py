@@ -35,5 +35,6 @@ def batch_of(name: str) -> str:
 
 
 def has_projection(name: str) -> bool:
-    """Whether a projection is stored beside the encoder that a method trains."""
-    return METHODS[name].preset.projection != "none"
+    """Whether the case of a method stores a projection beside the encoder that it trains."""
+    options = with_values(ContrastiveOptions(), **fixture_of(METHODS, name).options)
+    return settings_of(name, options, 32, "cpu").projection != "none"

@@ -519,6 +519,41 @@ def test_contrastive_tension_in_batch(tiny_model, sentences):
     assert_agree(method(sentences), float(expected))
 
 
+@pytest.mark.parametrize("is_in_batch", [False, True])
+def test_each_copy_has_a_projection_of_its_own(tiny_model, tokenizer, is_in_batch):
+    """z is the product of tanh(W u) and tanh(W' v), or their cosine times 20."""
+    encoder = BertModel.from_pretrained(tiny_model)
+    cls, temperature = (TensionInBatch, 0.05) if is_in_batch else (ContrastiveTension, 1.0)
+    method = cls(MethodSetup(encoder, "mean", temperature, "tanh"))
+    layer, other = method.projection[0], method.second_projection[0]
+    assert torch.equal(layer.weight, other.weight) and layer.weight is not other.weight
+    other.weight.data.neg_()
+    rows = singles(FIRST[:3], tokenizer)
+    batch = rows.batch([0, 1, 2] if is_in_batch else [0, 1, 0, 2])  # else pairs (0, 0), (1, 2)
+
+    def slow_loss(second_layer) -> float:
+        vectors = mean_vectors(encoder, rows.batch([0, 1, 2]))
+        first = [torch.tanh(layer.double()(vector)) for vector in vectors]
+        second = [torch.tanh(second_layer.double()(vector)) for vector in vectors]
+        if is_in_batch:
+            logits = torch.empty(3, 3)
+            for i, u in enumerate(first):
+                logits[i] = torch.tensor([20 * cos(u, v) for v in second])
+            answers = torch.arange(3)
+            both = F.cross_entropy(logits, answers) + F.cross_entropy(logits.T, answers)
+            return float(both / 2)
+        products = (first[0] @ second[0]).item(), (first[1] @ second[2]).item()
+        return (math.log1p(math.exp(-products[0])) + math.log1p(math.exp(products[1]))) / 2
+
+    loss = method(batch)
+    loss.backward()
+    assert layer.weight.grad.abs().sum() > 0 and other.weight.grad.abs().sum() > 0
+    assert_agree(loss, slow_loss(other))
+    assert abs(float(loss) - slow_loss(layer)) > 1e-2, "one projection for both is another loss"
+    names = set(method.trained_projection().state_dict())
+    assert names == {f"{copy}.0.{part}" for copy in method.copies() for part in ("weight", "bias")}
+
+
 def test_copies_are_made_when_a_stage_begins(tiny_model):
     encoder = BertModel.from_pretrained(tiny_model)
     tension = ContrastiveTension(MethodSetup(encoder, "mean", 1.0))

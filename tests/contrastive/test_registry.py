@@ -188,7 +188,13 @@ SELF_GUIDED = {
     "patience": 10,
     "projection": "guided",
 }
-TENSION = {"batch_size": 16, "lr": 1e-5, "optimizer": "rmsprop", "schedule": "tension"}
+TENSION = {
+    "batch_size": 16,
+    "lr": 1e-5,
+    "optimizer": "rmsprop",
+    "schedule": "tension",
+    "projection": "none",
+}
 OF_THE_PAPERS = {
     "simcse": {
         "epochs": 1,

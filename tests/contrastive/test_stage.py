@@ -466,6 +466,8 @@ def test_a_killed_stage_goes_on_to_the_same_bits(make_stages, name):
     assert bool(undisturbed.projection.state_dict()) == has_projection(method)
     is_stored = (undisturbed.folder / "projection.safetensors").exists()
     assert is_stored == (has_projection(method) and expected["is_kept"])
+    stored = load_file(undisturbed.folder / "model.safetensors")
+    assert not [part for part in stored if "projection" in part]
 
 
 @pytest.mark.parametrize("chain", ["ct,sg-opt", "bsc,ct"])

@@ -208,6 +208,7 @@ def test_pairs_of_one_label_have_no_order(tmp_path, tiny_model, capsys):
     [
         ("simcse", ["--bsc-align", "0.3"], "--bsc-align has no effect on simcse"),
         ("ct", ["--temperature", "0.3"], "--temperature has no effect on ct"),
+        ("matryoshka", ["--projection", "mlp"], "on matryoshka: its widths are the first units"),
         ("ct", ["--ct-copy", "worse"], "--ct-copy needs pairs with labels"),
         ("simcse", ["--keep", "best"], "--keep needs pairs with labels"),
         ("ct", ["--batch-size", "12"], "--batch-size is 12; with ct it is a multiple of 8"),
