@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from data.senteval import READERS
 from data.tables.columns import ColumnNames
@@ -28,6 +29,13 @@ DEFAULT_BATCH_SIZE = 32
 WORD_VECTOR_SUFFIXES = (".txt", ".vec")  # a name with one of them is no hub name
 TITLE_START = "Sentence vectors of "
 RECORD_START = '{\n  "model": '  # of quality.json
+
+
+class Cutoffs(NamedTuple):
+    """The numbers of first answers that P@k and nDCG@k look at."""
+
+    precision: tuple[int, ...] = (1,)
+    gain: tuple[int, ...] = (10,)
 
 
 @dataclass(frozen=True)
@@ -66,6 +74,9 @@ class QualityOptions(CommandOptions):
         "candidate answers, ranked by their cosine with the question: columns question (or qtext), "
         "answer (or atext), label (1 or 0)",
         "FILE...",
+    )
+    ranking_cutoffs: str = argument(
+        AUTO, "k of P@k and nDCG@k, such as 1,5,10; auto: P@1 and nDCG@10", "NUMBERS"
     )
     senteval: Path | None = argument(
         None, "the data folder of the toolkit SentEval: its transfer tasks by its protocol", "DIR"
@@ -155,6 +166,14 @@ class QualityOptions(CommandOptions):
         return self.senteval_tasks.split(",")
 
     @property
+    def cutoffs(self) -> Cutoffs:
+        """How many first answers of --ranking are looked at."""
+        if self.ranking_cutoffs == AUTO:
+            return Cutoffs()
+        numbers = tuple(int(number) for number in self.ranking_cutoffs.split(","))
+        return Cutoffs(numbers, numbers)
+
+    @property
     def column_names(self) -> ColumnNames:
         """The names of the columns that the user passed."""
         return ColumnNames(text=self.text, text_pair=self.text_pair, label=self.label)
@@ -217,10 +236,27 @@ class QualityOptions(CommandOptions):
                 "--folds has no effect without --transfer or --senteval; add one or drop it."
             )
         self.check_others()
+        self.check_cutoffs()
         if self.before and not self.report:
             raise ValueError(
                 "--before has no effect without --report, the page that shows its map; add that or "
                 "drop it."
+            )
+
+    def check_cutoffs(self) -> None:
+        """ValueError for --ranking-cutoffs without an effect, or that are no numbers."""
+        if self.ranking_cutoffs == AUTO:
+            return
+        if not self.ranking:
+            raise ValueError(
+                "--ranking-cutoffs has no effect without --ranking; add that or drop it."
+            )
+        words = self.ranking_cutoffs.split(",")
+        are_numbers = all(word.isdecimal() and int(word) > 0 for word in words)
+        if not are_numbers or len(set(words)) < len(words):
+            raise ValueError(
+                f"--ranking-cutoffs is '{self.ranking_cutoffs}'; pass whole numbers above 0, each "
+                "once, with commas between them, such as 1,5,10."
             )
 
     def check_word_vectors(self) -> None:

@@ -90,8 +90,8 @@ ABOUT_PAIRS = (
 )
 ABOUT_RANKING = (
     "The answers of a question are ranked by their cosine with it. MAP is the mean of the average "
-    "precision, MRR that of 1 / the rank of the first right answer, P@1 the share of questions "
-    "whose first answer is right, and nDCG@10 looks at the first ten answers. Questions without a "
+    "precision, and MRR that of 1 / the rank of the first right answer. P@k is the share of right "
+    "ones among the first k answers, and nDCG@k looks at the first k answers. Questions without a "
     "right answer, or with only right ones, are left out, as usual: {left_out}."
 )
 ABOUT_SENTEVAL = (
@@ -464,7 +464,7 @@ def pairs_section(files: Record) -> Section:
 
 def ranking_section(files: Record) -> Section:
     """The scores of --ranking, a row for each file."""
-    names = ("MAP", "MRR", "P@1", "nDCG@10")
+    names = list(next(iter(files.values()))["standard_errors"])
     rows = []
     left_out = []
     for name, record in files.items():

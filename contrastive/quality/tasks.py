@@ -13,12 +13,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch.nn.functional as F
 
+from contrastive.quality.options import Cutoffs
 from contrastive.quality.word_mean import Measured
 from data.ranking_sets import Question, RankingSet
 from data.training_texts import TrainingText
 from minbert.reporting.intervals import groups_of, standard_errors
 
-CUTOFF = 10  # of nDCG
+DEFAULT_CUTOFFS = Cutoffs()
 ABOVE_ALL = 2.0  # a threshold that no cosine reaches
 
 
@@ -118,26 +119,37 @@ def classify(embedder: Measured, pairs: TrainingText) -> ClassifiedPairs:
 # --- ranking --------------------------------------------------------------------------------------
 
 
-def question_scores(cosines: np.ndarray, is_right: np.ndarray) -> dict[str, float]:
+def question_scores(
+    cosines: np.ndarray, is_right: np.ndarray, cutoffs: Cutoffs = DEFAULT_CUTOFFS
+) -> dict[str, float]:
     """The scores of one ranking, each 0 to 1.
 
     cosines, is_right: (N,) of the candidates of one question, some right and some wrong. A wrong
     candidate with the same cosine as a right one counts as before it, so that equal vectors gain
     nothing. Average precision and nDCG treat ties as scikit-learn does: alike, and as their mean.
+
+    P@k is the number of right ones among the first k, divided by k, also where there are fewer
+    candidates than k (as in trec_eval).
     """
     from sklearn.metrics import average_precision_score, ndcg_score
 
-    best = cosines[is_right].max()
-    num_before = int((cosines[~is_right] >= best).sum())
-    return {
+    ranked = is_right[np.lexsort((is_right, -cosines))]  # (N,), the nearest candidate first
+    scores = {
         "MAP": float(average_precision_score(is_right, cosines)),
-        "MRR": 1 / (1 + num_before),
-        "P@1": float(num_before == 0),
-        f"nDCG@{CUTOFF}": float(ndcg_score([is_right], [cosines], k=CUTOFF)),
+        "MRR": 1 / (1 + int(ranked.argmax())),
     }
+    for k in cutoffs.precision:
+        scores[f"P@{k}"] = float(ranked[:k].sum() / k)
+    for k in cutoffs.gain:
+        scores[f"nDCG@{k}"] = float(ndcg_score([is_right], [cosines], k=k))
+    return scores
 
 
-def ranking_scores(cosines: Sequence[np.ndarray], questions: Sequence[Question]) -> dict[str, Any]:
+def ranking_scores(
+    cosines: Sequence[np.ndarray],
+    questions: Sequence[Question],
+    cutoffs: Cutoffs = DEFAULT_CUTOFFS,
+) -> dict[str, Any]:
     """The mean scores of all questions that can be ranked.
 
     cosines: for each question (N,). A question without a right answer, or without a wrong one, says
@@ -147,7 +159,8 @@ def ranking_scores(cosines: Sequence[np.ndarray], questions: Sequence[Question])
     scores: dict[str, list[float]] = {}
     for of_question, question in zip(cosines, questions, strict=True):
         if question.can_be_ranked:
-            for name, value in question_scores(of_question, np.array(question.is_right)).items():
+            of_one = question_scores(of_question, np.array(question.is_right), cutoffs)
+            for name, value in of_one.items():
                 scores.setdefault(name, []).append(value)
     means: dict[str, Any] = {name: float(np.mean(values)) for name, values in scores.items()}
     errors = {}
@@ -165,7 +178,9 @@ def ranking_scores(cosines: Sequence[np.ndarray], questions: Sequence[Question])
     }
 
 
-def rank(embedder: Measured, ranking: RankingSet) -> dict[str, Any]:
+def rank(
+    embedder: Measured, ranking: RankingSet, cutoffs: Cutoffs = DEFAULT_CUTOFFS
+) -> dict[str, Any]:
     """Rank the candidates of each question by their cosine with it; returns the scores."""
     first = []
     second = []
@@ -175,4 +190,4 @@ def rank(embedder: Measured, ranking: RankingSet) -> dict[str, Any]:
     cosines = pair_cosines(embedder, first, second)
     ends = np.cumsum([len(question.candidates) for question in ranking.questions])
     parts = np.split(cosines, ends[:-1])
-    return {"file": ranking.path, **ranking_scores(parts, ranking.questions)}
+    return {"file": ranking.path, **ranking_scores(parts, ranking.questions, cutoffs)}

@@ -196,7 +196,7 @@ def measure_others(
     ranking = {}
     for name, ranked in others.ranking.items():
         terminal.doing(f"ranking {name}")
-        ranking[name] = rank(embedder, ranked)
+        ranking[name] = rank(embedder, ranked, request.cutoffs)
     senteval = {}
     for task in others.senteval:
         started = time.perf_counter()

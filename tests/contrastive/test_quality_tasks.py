@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from contrastive.quality.__main__ import main
+from contrastive.quality.options import Cutoffs
 from contrastive.quality.senteval import (
     INVERSE_STRENGTHS,
     WEIGHT_DECAYS,
@@ -96,20 +97,18 @@ def test_errors_over_the_pairs_are_those_of_new_pairs():
 # --- ranking --------------------------------------------------------------------------------------
 
 
-def slow_ranking(cosines, is_right) -> dict[str, float]:
+def slow_ranking(cosines, is_right, precision=(1,), gains=(10,)) -> dict[str, float]:
     """The scores of a ranking without ties, from the definitions."""
     order = sorted(range(len(cosines)), key=lambda place: -cosines[place])
     hits = [is_right[place] for place in order]
     precisions = [sum(hits[: n + 1]) / (n + 1) for n, hit in enumerate(hits) if hit]
-    gain = sum(hit / np.log2(n + 2) for n, hit in enumerate(hits[:10]))
-    ideal = sum(1 / np.log2(n + 2) for n in range(min(10, sum(hits))))
-    first = hits.index(True)
-    return {
-        "MAP": sum(precisions) / sum(hits),
-        "MRR": 1 / (first + 1),
-        "P@1": float(first == 0),
-        "nDCG@10": gain / ideal,
-    }
+    scores = {"MAP": sum(precisions) / sum(hits), "MRR": 1 / (hits.index(True) + 1)}
+    for k in precision:
+        scores[f"P@{k}"] = sum(hits[:k]) / k
+    for k in gains:
+        gain = sum(hit / np.log2(n + 2) for n, hit in enumerate(hits[:k]))
+        scores[f"nDCG@{k}"] = gain / sum(1 / np.log2(n + 2) for n in range(min(k, sum(hits))))
+    return scores
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -119,6 +118,11 @@ def test_the_scores_of_a_question_are_those_of_the_definitions(seed):
     is_right = np.array([True, False, *generator.integers(0, 2, 13).astype(bool)])
     expected = slow_ranking(cosines.tolist(), is_right.tolist())
     assert question_scores(cosines, is_right) == pytest.approx(expected)
+    numbers = (1, 3, 5, 20)  # 20: more than there are candidates
+    expected = slow_ranking(cosines.tolist(), is_right.tolist(), numbers, numbers)
+    scores = question_scores(cosines, is_right, Cutoffs(numbers, numbers))
+    assert scores == pytest.approx(expected)
+    assert scores["P@20"] == is_right.sum() / 20, "as in trec_eval, divided by k"
 
 
 def test_equal_vectors_gain_nothing():
@@ -128,6 +132,8 @@ def test_equal_vectors_gain_nothing():
         scores = question_scores(np.zeros(3), is_right)
         assert (scores["MRR"], scores["P@1"]) == (pytest.approx(1 / 3), 0.0)
         assert scores["MAP"] == pytest.approx(1 / 3)
+        scores = question_scores(np.zeros(3), is_right, Cutoffs((2, 3), (3,)))
+        assert (scores["P@2"], scores["P@3"]) == (0.0, pytest.approx(1 / 3))
 
 
 def test_questions_that_say_nothing_are_counted_and_left_out():
@@ -294,10 +300,14 @@ def test_the_command_measures_all_of_them(tiny_model, tmp_path, capsys):
     answers.write_text("qtext,label,atext\nwho,1,a dog\nwho,0,rain\n", encoding="utf-8")
     flags = ["--pairs", pairs, "--pairs-dev", dev, "--ranking", answers, "--senteval", tmp_path]
     flags += ["--senteval-tasks", "CR,MRPC", "--folds", 2, "--out", tmp_path / "out"]
+    flags += ["--ranking-cutoffs", "2,1"]
     assert main([str(tiny_model), *map(str, flags), "--device", "cpu"]) == 0
     record = json.loads((tmp_path / "out" / "quality.json").read_text(encoding="utf-8"))
     assert record["pairs"]["pairs"]["rows"] == 12
-    assert record["ranking"]["answers"]["questions"] == 1
+    ranking = record["ranking"]["answers"]
+    assert ranking["questions"] == 1
+    assert list(ranking["standard_errors"]) == ["MAP", "MRR", "P@2", "P@1", "nDCG@2", "nDCG@1"]
+    assert ranking["P@2"] == 0.5
     assert set(record["senteval"]) == {"CR", "MRPC"}
     assert "f1" in record["senteval"]["MRPC"] and "f1" not in record["senteval"]["CR"]
     printed = capsys.readouterr().out
@@ -311,6 +321,8 @@ def test_the_command_measures_all_of_them(tiny_model, tmp_path, capsys):
         (["--classifier", "mlp"], "have no effect without --senteval"),
         (["--pairs-dev", "a", "b"], "--pairs-dev names 2 files and --pairs 0"),
         (["--senteval", ".", "--senteval-tasks", "MR,XY"], "it is some of MR,CR"),
+        (["--ranking-cutoffs", "5"], "no effect without --ranking; add that"),
+        (["--ranking", "a.csv", "--ranking-cutoffs", "5,0"], "pass whole numbers above 0"),
         (["--ranking", "a.csv", "--label", "x"], "measure these in a command of their own"),
     ],
 )
