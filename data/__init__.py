@@ -18,7 +18,7 @@ The files in reading order:
     user_texts.py       The texts that a user gives a command: a table, or plain lines.
     sentence_sets.py    STS sets and labelled sentences, for measuring sentence vectors.
     ranking_sets.py     Questions with candidate answers, for measuring a ranking.
-    senteval.py         The transfer tasks of SentEval, from its own files.
+    senteval.py         The transfer tasks and STS sets of SentEval, from its own files.
     known_words.py      The words of the training rows, and rows that hold few of them.
     corpus.py           Files of plain text -> paragraphs.
     transfer.py         One file over HTTP. Every fault is told in plain words.

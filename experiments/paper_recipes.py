@@ -26,7 +26,7 @@ SEVEN = ("STS-B", "SICK-R", *FIVE)
 TRANSFER = ("MR", "CR", "SUBJ", "MPQA", "SST", "TREC", "MRPC")
 # How the test files of these sets are called, without their endings.
 FILE_NAMES = {"sts-b": "STS-B", "stsb": "STS-B", "sick": "SICK-R", "sick-r": "SICK-R"}
-TEST_ENDINGS = ("_test", "-test", ".test")
+TEST_ENDINGS = ("-en-test", "_test", "-test", ".test")  # the first one of SentEval
 
 # [SG] section 4.2: the sentences of STS-B without their labels. The dev pairs decide when to stop.
 ON_STS = {"text": "sts", "splits": "train,dev,test", "dev": "sts", "pooling": "cls"}

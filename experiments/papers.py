@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 
 from contrastive.train.parser import new_run
 from data.options import SAMPLE
-from data.senteval import task_files
+from data.senteval import sts_files, task_files
 from experiments.paper_recipes import (
     AVERAGE,
     RECIPES,
@@ -141,7 +141,14 @@ class PapersOptions(CommandOptions):
     def measured_files(self) -> list[Path]:
         """The files on which the encoders are measured."""
         of_tasks = [] if self.senteval is None else task_files(self.senteval)
-        return [*self.sets, *self.pairs, *self.pairs_dev, *self.ranking, *of_tasks]
+        sets: list[Path] = []
+        for path in self.sets:
+            if not path.is_dir():
+                sets.append(path)
+                continue
+            for both in sts_files(path).values():
+                sets += both
+        return [*sets, *self.pairs, *self.pairs_dev, *self.ranking, *of_tasks]
 
     def check(self) -> None:
         if self.list_:
@@ -378,7 +385,14 @@ def record_of(
     if options.layers:
         for copy, of_copy in measured.items():
             states[copy or "encoder"] = states_in(of_copy)
-    files = {path.name: digest_of_file(path)[:16] for path in options.measured_files()}
+    # The folders of SentEval have files of equal names.
+    paths = options.measured_files()
+    names = [path.name for path in paths]
+    files = {}
+    for path in paths:
+        is_alone = names.count(path.name) == 1
+        name = path.name if is_alone else f"{path.parent.name}/{path.name}"
+        files[name] = digest_of_file(path)[:16]
     first = next(iter(measured.values()))
     without_encoder = scores_without_encoder(first)
     # The copies are measured by the same flags.

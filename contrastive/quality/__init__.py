@@ -10,6 +10,7 @@ Reading order:
   measurement.py        All numbers of one file, from its sentences to a record.
   tasks.py              Classification by threshold, and ranking.
   senteval.py           The protocol of SentEval: classifiers on frozen vectors.
+  relatedness.py        Its protocol for scores: a distribution over 1 to 5.
   pair_map.py           A map of similar and dissimilar pairs by t-SNE.
   training_history.py   How the encoder was trained: stage.json as a chapter of the report.
   page.py               All other chapters of the report.

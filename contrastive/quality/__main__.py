@@ -25,6 +25,7 @@ from contrastive.quality.files import read_others, texts_in
 from contrastive.quality.options import QualityOptions, by_name, check_output_files
 from contrastive.quality.word_vectors import read_word_vectors
 from data.sentence_sets import evenly_cut, read_labelled, read_pairs
+from data.senteval import read_sts_folder
 from minbert.commands.ending import exit_code
 from minbert.commands.flags import parse_command
 from minbert.reporting import terminal
@@ -43,7 +44,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         names = request.column_names
         sets = {}
         for name, path in by_name(request.sets).items():
-            sets[name] = evenly_cut(read_pairs(path, names), request.rows)
+            pairs = read_sts_folder(path) if path.is_dir() else read_pairs(path, names)
+            sets[name] = evenly_cut(pairs, request.rows)
         transfer = {}
         for name, path in by_name(request.transfer).items():
             transfer[name] = read_labelled(path, request.folds, names)

@@ -36,7 +36,8 @@ class OtherFiles(NamedTuple):
         lines += [ranking.summary for ranking in self.ranking.values()]
         for task in self.senteval:
             counts = [f"{len(rows.labels):,} {part}" for part, rows in task.parts.items()]
-            lines.append(f"{task.name}: {', '.join(counts)} rows, {task.classes} classes")
+            labels = f"{task.classes} classes" if task.classes else "with scores"
+            lines.append(f"{task.name}: {', '.join(counts)} rows, {labels}")
         return lines
 
 

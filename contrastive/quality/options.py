@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from data.senteval import READERS
+from data.senteval import OF_SCORES, READERS, TASKS
 from data.tables.columns import ColumnNames
 from minbert.commands.options import AUTO, CommandOptions, argument, positional
 from minbert.commands.outputs import (
@@ -23,6 +23,7 @@ from minbert.hub import BUNDLED
 
 MIN_LENGTH = 3  # [CLS], a token, [SEP]
 DEFAULT_FOLDS = 10
+DEFAULT_TASKS = ",".join(TASKS)
 ALL_TASKS = ",".join(READERS)
 DEFAULT_SEED = 11711
 DEFAULT_BATCH_SIZE = 32
@@ -51,7 +52,8 @@ class QualityOptions(CommandOptions):
     # Files to read and to write.
     sets: tuple[Path, ...] = argument(
         (),
-        "STS files: columns score (or similarity), sentence1, sentence2, and perhaps subset",
+        "STS files: columns score (or similarity), sentence1, sentence2, and perhaps subset; or "
+        "folders of STS.input.*.txt and STS.gs.*.txt, as SentEval has them",
         "FILE...",
     )
     transfer: tuple[Path, ...] = argument(
@@ -81,7 +83,7 @@ class QualityOptions(CommandOptions):
     senteval: Path | None = argument(
         None, "the data folder of the toolkit SentEval: its transfer tasks by its protocol", "DIR"
     )
-    senteval_tasks: str = argument(ALL_TASKS, f"some of {ALL_TASKS}; with --senteval", "NAMES")
+    senteval_tasks: str = argument(DEFAULT_TASKS, f"some of {ALL_TASKS}; with --senteval", "NAMES")
     classifier: str = argument(
         "logistic",
         "of --senteval: logistic regression, or a network with 50 hidden units (mlp), which takes "
@@ -235,6 +237,12 @@ class QualityOptions(CommandOptions):
             raise ValueError(
                 "--folds has no effect without --transfer or --senteval; add one or drop it."
             )
+        folders = [path for path in self.sets if path.is_dir()]
+        if folders and self.column_names.are_given:
+            raise ValueError(
+                f"--text and --label name columns, and {folders[0]} is a folder of files without "
+                "any. Measure it in a command of its own, or drop these flags."
+            )
         self.check_others()
         self.check_cutoffs()
         if self.before and not self.report:
@@ -286,7 +294,7 @@ class QualityOptions(CommandOptions):
                 "expected is one for each, in the same order."
             )
         if self.senteval is None:
-            if (self.senteval_tasks, self.classifier) != (ALL_TASKS, "logistic"):
+            if (self.senteval_tasks, self.classifier) != (DEFAULT_TASKS, "logistic"):
                 raise ValueError(
                     "--senteval-tasks and --classifier have no effect without --senteval; add that "
                     "or drop them."
@@ -297,6 +305,11 @@ class QualityOptions(CommandOptions):
             raise ValueError(
                 f"--senteval-tasks is '{self.senteval_tasks}'; it is some of {ALL_TASKS}, each "
                 "once."
+            )
+        if self.classifier != "logistic" and set(names) <= set(OF_SCORES):
+            raise ValueError(
+                f"--classifier has no effect on tasks of scores, such as {names[0]}; add another "
+                "task, or drop it."
             )
 
 

@@ -100,6 +100,11 @@ ABOUT_SENTEVAL = (
     "or of MR, CR, SUBJ and MPQA the mean over the folds. Of pairs, the features are |u - v| and "
     "u * v. Classifier: {classifier}. Folds: {folds}."
 )
+ABOUT_RELATEDNESS = (
+    "The tasks of SentEval whose labels are scores. A linear layer on |u - v| and u * v gives a "
+    "distribution over 1 to 5, and its mean is the prediction (Tai, Socher and Manning 2015). The "
+    "numbers are those of the test pairs. MSE is the mean squared error."
+)
 NO_BEFORE = "--before MODEL adds a map of the encoder before training."
 NO_CORRELATION = (
     "{count} with fewer than three rows, or with only one label, have no correlation. The means "
@@ -126,7 +131,7 @@ def all_sections(record: Record) -> list[Section]:
     if "ranking" in record:
         sections.append(ranking_section(record["ranking"]))
     if "senteval" in record:
-        sections.append(senteval_section(record["senteval"]))
+        sections += senteval_sections(record["senteval"])
     return sections
 
 
@@ -474,7 +479,25 @@ def ranking_section(files: Record) -> Section:
     return Section("Ranking", ABOUT_RANKING.format(left_out=", ".join(left_out)), table, level=2)
 
 
-def senteval_section(tasks: Record) -> Section:
+def senteval_sections(tasks: Record) -> list[Section]:
+    """The tasks of --senteval: those with classes, and those with scores."""
+    with_classes = {name: record for name, record in tasks.items() if "accuracy" in record}
+    with_scores = {name: record for name, record in tasks.items() if "pearson" in record}
+    sections = [accuracy_section(with_classes)] if with_classes else []
+    return [*sections, relatedness_section(with_scores)] if with_scores else sections
+
+
+def relatedness_section(tasks: Record) -> Section:
+    """The correlations of --senteval, a row for each task of scores."""
+    rows = []
+    for name, record in tasks.items():
+        numbers = [_number(record[score]) for score in ("pearson", "spearman", "squared_error")]
+        rows.append((name, f"{sum(record['rows'].values()):,}", *numbers))
+    table = Table(heading_and_numbers("task", "rows", "Pearson", "Spearman", "MSE"), tuple(rows))
+    return Section("SentEval, relatedness", ABOUT_RELATEDNESS, table, level=2)
+
+
+def accuracy_section(tasks: Record) -> Section:
     """The accuracies of --senteval, a row for each task and the mean."""
     rows = []
     for name, record in tasks.items():

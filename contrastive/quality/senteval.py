@@ -5,7 +5,8 @@ Conneau and Kiela 2018, as in senteval/tools/validation.py of their toolkit.
 - A task without a split of its own (MR, CR, SUBJ, MPQA): 10 folds. Inside each of them, 10 folds
   choose the strength of the regularisation.
 - A task with a test file (TREC, MRPC): 10 folds of the training rows choose it.
-- A task with a dev file, too (SST): the dev rows choose it.
+- A task with a dev file, too (SST, SST5, SICKEntailment): the dev rows choose it.
+- A task of scores (SICKRelatedness, STSBenchmark): relatedness.py.
 
 The vector of a pair (MRPC) is |u - v| and u * v side by side. The classifier is logistic
 regression, or a network with one hidden layer of 50 logistic units. Vectors are not scaled.
@@ -20,8 +21,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+import torch
 
+from contrastive.quality.relatedness import fit_layer, predict_scores
 from contrastive.quality.word_mean import Measured
+from contrastive.zero_shot import correlations
 from data.senteval import Rows, TransferTask
 from minbert.reporting.intervals import standard_error_of_share
 
@@ -188,16 +192,18 @@ def features_of(embedder: Measured, rows: Rows) -> np.ndarray:
 def measure_task(
     embedder: Measured, task: TransferTask, classifier: str, num_folds: int
 ) -> dict[str, Any]:
-    """The accuracy of a task, and of a task of pairs F1, with the numbers of rows.
+    """The accuracy of a task, and of one of pairs in two classes F1, with the numbers of rows.
 
-    "tested" is the number of rows on which the accuracy was computed: those of all folds together,
-    or of the test file.
+    A task of scores has correlations and the squared error instead. "tested" is the number of rows
+    on which a score was computed: those of all folds together, or of the test file.
     """
     from sklearn.metrics import f1_score
 
     parts = {}
     for part, rows in task.parts.items():
         parts[part] = features_of(embedder, rows), np.array(rows.labels)
+    if not task.classes:
+        return measure_scores(task, parts)
     outcomes = predict_parts(parts, classifier, num_folds)
     accuracies = [float((labels == predicted).mean()) for labels, predicted in outcomes]
     num_tested = sum(len(labels) for labels, _ in outcomes)
@@ -212,7 +218,20 @@ def measure_task(
         "standard_error": standard_error_of_share(accuracy, num_tested),
         "of_folds": accuracies,
     }
-    if task.is_pair:
+    if task.is_pair and task.classes == 2:
         labels, predicted = outcomes[0]
         record["f1"] = float(f1_score(labels, predicted))
     return record
+
+
+def measure_scores(task: TransferTask, parts: dict[str, Part]) -> dict[str, Any]:
+    """The record of a task of scores: correlations and squared error on its test pairs."""
+    layer = fit_layer(*parts["train"], *parts["dev"])
+    features, scores = parts["test"]
+    predicted = predict_scores(layer, torch.from_numpy(features).float())
+    return {
+        "rows": {part: len(rows.labels) for part, rows in task.parts.items()},
+        "tested": len(scores),
+        **correlations(predicted, scores),
+        "squared_error": float(np.mean((predicted - scores) ** 2)),
+    }

@@ -94,6 +94,13 @@ FILES = {
     "header.vec": "3 3\na .1 .2 .3\n",
     "other.vec": "maison .1 .2 .3\n",
     "packed.vec": "PK\3\4",
+    "year/STS.input.news.txt": "a cat\tthe cat\nb\tc\nthe sun\ta car\n",
+    "year/STS.gs.news.txt": "5\n\n0\n",
+    "yearbad/STS.input.news.txt": "a cat\tthe cat\nthe sun\ta car\n",
+    "yearbad/STS.gs.news.txt": "5\n",
+    "yearcut/STS.input.news.txt": "a cat\nthe sun\ta car\n",
+    "yearcut/STS.gs.news.txt": "5\n1\n",
+    "yearhalf/STS.input.news.txt": "a cat\tthe cat\n",
     "rank2.tsv": "question\tanswer\tlabel\nq\ta\t1\nq\tb\t7\n",
 }
 EMBED = "minbert-mini --input"
@@ -206,9 +213,10 @@ def start(command: str, line: str) -> Any:
 def place(tmp_path_factory) -> Path:
     """The folder in which all commands work."""
     folder = tmp_path_factory.mktemp("advice")
-    for name in ("full", "run1", "bad", *"abcd"):
+    for name in ("full", "run1", *"abcd"):
         (folder / name).mkdir()
     for name, content in FILES.items():
+        (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text(content)
     (folder / "full" / "notes.txt").touch()
     np.save(folder / "narrow.npy", np.ones((3, 4), dtype=np.float32))

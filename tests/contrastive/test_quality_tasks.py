@@ -4,9 +4,12 @@ import json
 
 import numpy as np
 import pytest
+import torch
+from scipy.stats import pearsonr
 
 from contrastive.quality.__main__ import main
 from contrastive.quality.options import Cutoffs
+from contrastive.quality.relatedness import distributions, fit_layer, predict_scores
 from contrastive.quality.senteval import (
     INVERSE_STRENGTHS,
     WEIGHT_DECAYS,
@@ -25,7 +28,8 @@ from contrastive.quality.tasks import (
     ranking_scores,
 )
 from data.ranking_sets import Question, read_ranking
-from data.senteval import read_task
+from data.senteval import read_sts_folder, read_task
+from tests.toy_senteval import write_sts_folder, write_toolkit
 
 # --- classification by threshold ------------------------------------------------------------------
 
@@ -171,27 +175,6 @@ def test_files_of_answers_that_cannot_be_used(content, words, tmp_path):
 # --- SentEval -------------------------------------------------------------------------------------
 
 
-def write_toolkit(folder) -> None:
-    """The files of CR, SST, TREC and MRPC in the toolkit's layout, with their odd bytes."""
-    folder = folder / "downstream"
-    words = ["one", "two words", "three more words", "four words are here"]
-    for name in ("CR", "SST/binary", "TREC", "MRPC"):
-        (folder / name).mkdir(parents=True)
-    for name, ending in (("custrev.pos", "caf\xe9 good"), ("custrev.neg", "bad\x85")):
-        lines = [f"{text} {ending}\n" for text in words * 5]
-        (folder / "CR" / name).write_bytes("".join(lines).encode("latin-1"))
-    for part in ("train", "dev", "test"):
-        lines = [f"{text} {'good' if n % 2 else 'bad'}\t{n % 2}\n" for n, text in enumerate(words)]
-        (folder / "SST" / "binary" / f"sentiment-{part}").write_text("".join(lines * 5))
-    for name in ("train_5500.label", "TREC_10.label"):
-        lines = [f"{('LOC:city', 'NUM:dist')[n % 2]} {text} ?\n" for n, text in enumerate(words)]
-        (folder / "TREC" / name).write_bytes("".join(lines * 5).encode("latin-1"))
-    for part in ("train", "test"):
-        lines = [f'{n % 2}\t1\t2\t"{text}\t{words[-n]} "x\r\n' for n, text in enumerate(words)]
-        text = "\ufeffQuality\t#1 ID\t#2 ID\t#1 String\t#2 String\r\n" + "".join(lines * 5)
-        (folder / "MRPC" / f"msr_paraphrase_{part}.txt").write_text(text, encoding="utf-8")
-
-
 def test_the_toolkits_files(tmp_path):
     """Odd bytes stay in their line, and rows are sorted by words and then by label."""
     write_toolkit(tmp_path)
@@ -211,8 +194,83 @@ def test_the_toolkits_files(tmp_path):
     assert keys == sorted(keys)
     assert any("caf\xe9" in texts[0] for texts in rows.texts)
     assert tasks["MRPC"].is_pair and tasks["TREC"].classes == 2
+    (tmp_path / "downstream" / "MR" / "rt-polarity.pos").unlink()
     with pytest.raises(ValueError, match="MR/rt-polarity.pos: No such file"):
         read_task(tmp_path, "MR")
+
+
+def test_the_toolkits_other_tasks(tmp_path):
+    """SICK has two labels for a pair, and the fine labels of SST stand first."""
+    write_toolkit(tmp_path)
+    fine = read_task(tmp_path, "SST5")
+    assert (fine.classes, fine.is_pair) == (5, False)
+    for text, label in zip(*fine.parts["dev"], strict=True):
+        assert text[0].count("x") == label
+    classes = read_task(tmp_path, "SICKEntailment")
+    scores = read_task(tmp_path, "SICKRelatedness")
+    assert (classes.classes, scores.classes) == (3, 0)
+    assert set(scores.parts["train"].labels) == {1.5, 2.5, 3.5, 4.5}
+    benchmark = read_task(tmp_path, "STSBenchmark").parts["test"]
+    assert len(benchmark.labels) == 24 and set(benchmark.labels) == {0.4, 1.4, 2.4, 3.4}
+    assert benchmark.labels[benchmark.texts.index(("the three more words 8", "the cat 8"))] == 0.4
+
+    path = tmp_path / "downstream" / "SICK" / "SICK_trial.txt"
+    path.write_text(path.read_text().replace("\t2.5\t", "\t25\t"))
+    with pytest.raises(ValueError, match="SICK_trial.txt, line 3: its score is '25', not a number"):
+        read_task(tmp_path, "SICKEntailment")
+
+
+def test_a_folder_of_sts_is_read_as_the_toolkit_does(tmp_path):
+    """Line i of both files is one pair, also behind one that has no score."""
+    folder = write_sts_folder(tmp_path)
+    pairs = read_sts_folder(folder)
+    assert pairs.subsets == ("MSRpar",) * 5 + ("surprise.OnWN",) * 5
+    labels = [example.label for example in pairs.examples[:5]]
+    assert labels == pytest.approx([0, 4.1, 0.2, 0.4, 4.5])
+    assert pairs.examples[3].texts == ("a dog 4", "a cat 4")
+    assert pairs.summary.endswith("12 rows read, 2 without a score left out")
+    scores = folder / "STS.gs.MSRpar.txt"
+    scores.write_text(scores.read_text().replace("\n\n", "\n"))
+    with pytest.raises(ValueError, match="5 lines, and STS.input.MSRpar.txt has 6; expected is a"):
+        read_sts_folder(folder)
+    with pytest.raises(ValueError, match="a folder without files such as STS.input.headlines.txt"):
+        read_sts_folder(tmp_path)
+
+
+def slow_distribution(score: float) -> list[float]:
+    """Equation of Tai, Socher and Manning 2015, section 4.2, as the toolkit has it."""
+    whole = int(score)
+    weights = []
+    for value in range(1, 6):
+        if value == whole + 1:
+            weights.append(score - whole)
+        else:
+            weights.append(whole - score + 1 if value == whole else 0.0)
+    return weights
+
+
+def test_a_score_is_the_mean_of_its_distribution():
+    scores = np.array([0.0, 0.4, 1.0, 2.25, 3.5, 4.9, 5.0])
+    targets = distributions(scores)
+    expected = torch.tensor([slow_distribution(score) for score in scores.tolist()])
+    torch.testing.assert_close(targets, expected, rtol=0, atol=1e-6)
+    means = (targets @ torch.arange(1.0, 6.0)).numpy()
+    assert means[2:] == pytest.approx(scores[2:])
+
+
+def test_a_layer_learns_scores_and_never_sees_the_test_pairs():
+    """The scores are the length along one direction. Reversed ones give the reverse."""
+    generator = np.random.default_rng(0)
+    features = generator.normal(size=(200, 6))
+    scores = np.clip(3 + features[:, 0], 1, 5)
+    state = torch.get_rng_state()
+    layer = fit_layer(features[:64], scores[:64], features[64:100], scores[64:100])
+    assert torch.equal(state, torch.get_rng_state())
+    test = torch.from_numpy(features[100:]).float()
+    assert pearsonr(predict_scores(layer, test), scores[100:]).statistic > 0.9
+    reversed_scores = 6 - scores[:100]
+    wrong = fit_layer(features[:64], reversed_scores[:64], features[64:100], reversed_scores[64:])
+    assert pearsonr(predict_scores(wrong, test), scores[100:]).statistic < -0.9, "labels decide"
 
 
 def toy_rows(num_rows: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -299,7 +357,9 @@ def test_the_command_measures_all_of_them(tiny_model, tmp_path, capsys):
     answers = tmp_path / "answers.csv"
     answers.write_text("qtext,label,atext\nwho,1,a dog\nwho,0,rain\n", encoding="utf-8")
     flags = ["--pairs", pairs, "--pairs-dev", dev, "--ranking", answers, "--senteval", tmp_path]
-    flags += ["--senteval-tasks", "CR,MRPC", "--folds", 2, "--out", tmp_path / "out"]
+    tasks = "CR,MRPC,SST5,SICKEntailment,SICKRelatedness,STSBenchmark"
+    sets = write_sts_folder(tmp_path)
+    flags += ["--sets", sets, "--senteval-tasks", tasks, "--folds", 2, "--out", tmp_path / "out"]
     flags += ["--ranking-cutoffs", "2,1"]
     assert main([str(tiny_model), *map(str, flags), "--device", "cpu"]) == 0
     record = json.loads((tmp_path / "out" / "quality.json").read_text(encoding="utf-8"))
@@ -308,10 +368,13 @@ def test_the_command_measures_all_of_them(tiny_model, tmp_path, capsys):
     assert ranking["questions"] == 1
     assert list(ranking["standard_errors"]) == ["MAP", "MRR", "P@2", "P@1", "nDCG@2", "nDCG@1"]
     assert ranking["P@2"] == 0.5
-    assert set(record["senteval"]) == {"CR", "MRPC"}
-    assert "f1" in record["senteval"]["MRPC"] and "f1" not in record["senteval"]["CR"]
+    assert record["sets"]["STS12-en-test"]["rows"] == 10
+    assert list(record["senteval"]) == tasks.split(",")
+    with_f1 = [name for name, task in record["senteval"].items() if "f1" in task]
+    with_scores = [name for name, task in record["senteval"].items() if "pearson" in task]
+    assert (with_f1, with_scores) == (["MRPC"], ["SICKRelatedness", "STSBenchmark"])
     printed = capsys.readouterr().out
-    for title in ("Classification by threshold", "Ranking", "SentEval"):
+    for title in ("Classification by threshold", "Ranking", "SentEval", "SentEval, relatedness"):
         assert title in printed
 
 
@@ -321,6 +384,10 @@ def test_the_command_measures_all_of_them(tiny_model, tmp_path, capsys):
         (["--classifier", "mlp"], "have no effect without --senteval"),
         (["--pairs-dev", "a", "b"], "--pairs-dev names 2 files and --pairs 0"),
         (["--senteval", ".", "--senteval-tasks", "MR,XY"], "it is some of MR,CR"),
+        (
+            ["--senteval", ".", "--senteval-tasks", "STSBenchmark", "--classifier", "mlp"],
+            "has no effect on tasks of scores",
+        ),
         (["--ranking-cutoffs", "5"], "no effect without --ranking; add that"),
         (["--ranking", "a.csv", "--ranking-cutoffs", "5,0"], "pass whole numbers above 0"),
         (["--ranking", "a.csv", "--label", "x"], "measure these in a command of their own"),
