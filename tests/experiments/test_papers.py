@@ -29,6 +29,7 @@ from experiments.paper_scores import (
 )
 from experiments.records import read_records
 from tests.small_models import make_model
+from tests.toy_senteval import write_sts_folder, write_toolkit
 from tests.toy_sets import write_sts_file
 
 
@@ -291,6 +292,48 @@ def test_a_record_has_the_states_of_both_copies(
         assert states["layers"] == of_set["layers"]
         means = [bucket["mean"] for bucket in of_set["buckets"]]
         assert [bucket["mean"] for bucket in states["buckets"]] == means
+
+
+def test_rows_of_transfer_tasks(commands, tiny_model, sample_data, tmp_path, monkeypatch):
+    """[SG] table 4 and [CT] table 8. The search for a strength has tests of its own."""
+    monkeypatch.setattr("contrastive.methods.GUIDED_WIDTH", 64)
+    chosen = []
+    monkeypatch.setattr(
+        "contrastive.quality.senteval.best_strength",
+        lambda features, labels, strengths, fit, num_folds: chosen.append(1) or strengths[0],
+    )
+    write_toolkit(tmp_path)
+    text = tmp_path / "nli.txt"
+    text.write_text("".join(f"the dog {n} is here\n" for n in range(24)), encoding="utf-8")
+    names = ["sg-table-4-mean", "sg-table-4-sg-opt", "ct-table-1"]
+    words = [*names, "--model", tiny_model, "--senteval", tmp_path, "--text", text]
+    words += ["--data-dir", sample_data, "--out", tmp_path / "out", "--seeds", "0"]
+    flags = "--with=--steps 2 --batch-size 8 --device cpu --precision fp32"
+    assert experiments([str(word) for word in [*words, flags]]) == 0
+    # Four tasks of ten folds and two with a test file, for four encoders.
+    assert len(chosen) == 4 * (4 * 10 + 2)
+    table = (tmp_path / "out" / "papers.md").read_text(encoding="utf-8")
+    lines = [line for line in table.splitlines() if line.startswith("| `")]
+    assert len(lines) == 2 + 4 and "nan" not in table
+    assert "(0.859)" in lines[0] and "(0.866)" in lines[1], "the published averages"
+    path = tmp_path / "out" / "measured" / "sg-table-4-mean" / "quality.json"
+    tasks = json.loads(path.read_text(encoding="utf-8"))["senteval"]
+    assert list(tasks) == list(RECIPES[names[0]].sets)
+    assert tasks["MR"]["accuracy"] > 0.9, "a word tells its classes apart"
+
+
+def test_a_folder_of_sts_is_several_measured_files(tmp_path):
+    """Two years have subsets of one name, and a record has the digests of both."""
+    folder = write_sts_folder(tmp_path)
+    options = papers.PapersOptions(names=["ct-table-1-mean"], sets=[folder])
+    names = [path.name for path in options.measured_files()]
+    assert names == [
+        "STS.input.MSRpar.txt",
+        "STS.gs.MSRpar.txt",
+        "STS.input.surprise.OnWN.txt",
+        "STS.gs.surprise.OnWN.txt",
+    ]
+    assert paper_name(folder.name) == "STS12"
 
 
 def test_after_a_failure_the_same_command_is_advised_only_where_it_helps(
