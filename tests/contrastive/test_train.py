@@ -1,5 +1,6 @@
 """`python -m contrastive.train`: a stage alone, the text that it reads, and what it writes."""
 
+import csv
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -124,6 +125,17 @@ def test_both_copies_of_contrastive_tension_are_kept(train, copy):
         mean = (first[name] + second[name]) / 2
         expected = {"second": second[name], "mean": mean}.get(copy, first[name])
         assert torch.equal(tensor, expected), name
+
+
+def test_a_shorter_training_is_the_beginning_of_a_longer_one(train):
+    """[CT] figure 2: encoders of 2 and of 4 steps are two moments of one training."""
+    losses = {}
+    for name, steps, seed in (("shorter", 2, 1), ("longer", 4, 1), ("other", 4, 5)):
+        folder = train("ct", "--steps", steps, "--seed", seed, name=name)
+        rows = csv.DictReader((folder / "log.csv").read_text().splitlines())
+        losses[name] = [(row["loss"], row["learning_rate"]) for row in rows]
+    assert losses["shorter"] == losses["longer"][:2]
+    assert losses["shorter"] != losses["other"][:2], "the negative control"
 
 
 def test_the_worse_copy_is_the_worse_one(train, sample_data):
