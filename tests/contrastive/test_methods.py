@@ -527,7 +527,9 @@ def test_each_copy_has_a_projection_of_its_own(tiny_model, tokenizer, is_in_batc
     method = cls(MethodSetup(encoder, "mean", temperature, "tanh"))
     layer, other = method.projection[0], method.second_projection[0]
     assert torch.equal(layer.weight, other.weight) and layer.weight is not other.weight
-    other.weight.data.neg_()
+    # Larger than at their start, and the opposite of each other.
+    layer.weight.data.normal_(std=0.3, generator=torch.Generator().manual_seed(1))
+    other.weight.data.copy_(-layer.weight)
     rows = singles(FIRST[:3], tokenizer)
     batch = rows.batch([0, 1, 2] if is_in_batch else [0, 1, 0, 2])  # else pairs (0, 0), (1, 2)
 
