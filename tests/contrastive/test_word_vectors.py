@@ -117,7 +117,9 @@ def files(sample_data, tmp_path_factory):
     """Files to measure on, and vectors of all words of the STS set that have no capital."""
     folder = tmp_path_factory.mktemp("words")
     sets = write_sts_file(folder / "pairs.tsv", sample_data)
-    texts = [text for example in read_pairs(sets).examples for text in example.texts]
+    texts = []
+    for example in read_pairs(sets).examples:
+        texts += example.texts
     names = sorted({word for word in " ".join(texts).split() if word.islower()})
     numbers = np.random.default_rng(0).normal(size=(len(names), 6)).round(3)
     lines = [f"{name} {' '.join(map(str, row))}" for name, row in zip(names, numbers, strict=True)]
@@ -150,7 +152,9 @@ def test_it_is_measured_as_an_encoder_is(files, tmp_path, capsys):
 
     # STS, against a mean of its own.
     pairs = read_pairs(files / "pairs.tsv").examples
-    texts = [text for row in pairs for text in row.texts]
+    texts = []
+    for row in pairs:
+        texts += row.texts
     reader = WordMean(read_word_vectors(files / "vectors.txt", texts))
     cosines = []
     for row in pairs:

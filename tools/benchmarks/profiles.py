@@ -285,6 +285,21 @@ def build_parser() -> Parser:
     return parser
 
 
+def add_shares(profiles: dict[str, Profile], limit: float) -> None:
+    """Add to each profile how fast its products run, as a share of the limit, and print it.
+
+    limit: FLOP/s. Only the time inside matrix products counts for their speed.
+    """
+    for name, side_profile in profiles.items():
+        flops_per_second = side_profile["flops"] / side_profile["products"]
+        share = flops_per_second / limit
+        side_profile["share_of_limit"] = share
+        print(
+            f"{name}: the matrix products run at {flops_per_second / 1e9:,.0f} GFLOP/s, "
+            f"{share:.0%} of the limit of {limit / 1e9:,.0f}, measured in the same run"
+        )
+
+
 @exit_code("python -m tools.benchmarks.profiles")
 def main(argv: Sequence[str] | None = None) -> None:
     """Profile the sides, and print a table and one line of JSON."""
@@ -322,16 +337,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         f"{arguments.parts} batches\n\n{format_table(profiles, arguments.rows)}\n",
         sep="\n",
     )
+    add_shares(profiles, limit)
     batch_size = simcse.PRESET.batch_size if arguments.name == "simcse" else arguments.batch_size
-    for name, side_profile in profiles.items():
-        # Only the time inside matrix products counts for their speed.
-        flops_per_second = side_profile["flops"] / side_profile["products"]
-        share = flops_per_second / limit
-        side_profile["share_of_limit"] = share
-        print(
-            f"{name}: the matrix products run at {flops_per_second / 1e9:,.0f} GFLOP/s, "
-            f"{share:.0%} of the limit of {limit / 1e9:,.0f}, measured in the same run"
-        )
     if arguments.record:
         rows = []
         for name, side_profile in profiles.items():
