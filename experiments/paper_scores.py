@@ -12,8 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from experiments.paper_recipes import AVERAGE, paper_name
-from minbert.reporting.differences import Estimate
-from minbert.reporting.intervals import standard_error_of_share
+from minbert.reporting.differences import Estimate, standard_error_of_share
 
 COPIES = ("first", "second")
 BUCKET_FIELDS = ("low", "high", "rows", "mean", "deviation")

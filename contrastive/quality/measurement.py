@@ -39,7 +39,8 @@ from contrastive.zero_shot import SHOW_PROGRESS, alignment, correlations, embed,
 from data.batching import EncodedExamples, sorted_batches
 from data.sentence_sets import SentenceSet
 from minbert.bert import BertOutput
-from minbert.reporting.intervals import groups_of, standard_error_of_share, standard_errors
+from minbert.reporting.differences import standard_error_of_share
+from minbert.reporting.intervals import groups_of, standard_errors
 
 Record = dict[str, Any]
 CORRELATIONS = ("spearman", "pearson")

@@ -27,7 +27,7 @@ from contrastive.quality.relatedness import fit_layer, predict_scores
 from contrastive.quality.word_mean import Measured
 from contrastive.zero_shot import correlations
 from data.senteval import Rows, TransferTask
-from minbert.reporting.intervals import standard_error_of_share
+from minbert.reporting.differences import standard_error_of_share
 
 SEED = 1111  # the toolkit's
 MLP_UNITS = 50

@@ -27,6 +27,11 @@ class Interval(NamedTuple):
     high: float
 
 
+def standard_error_of_share(share: float, num_rows: int) -> float:
+    """How far chance in the rows moves a share of them, such as an accuracy."""
+    return math.sqrt(share * (1 - share) / num_rows)
+
+
 class Estimate(NamedTuple):
     """A score or a difference, with what chance does to it.
 

@@ -315,11 +315,6 @@ def covariance_of(resampled: np.ndarray, num_groups: int) -> np.ndarray:
     return covariance * num_groups / max(1, num_groups - 1)
 
 
-def standard_error_of_share(share: float, num_rows: int) -> float:
-    """How far chance in the rows moves a share of them, such as an accuracy."""
-    return math.sqrt(share * (1 - share) / num_rows)
-
-
 def standard_errors(
     metric_name: str, predictions: Sequence[np.ndarray], labels: np.ndarray, groups: np.ndarray
 ) -> list[float]:
