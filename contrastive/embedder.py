@@ -214,12 +214,11 @@ def open_embedder(
         pooling = stored or "mean"
     if is_bound:
         check_pooling(folder, pooling)
-    of_folder = None if described is None else described.max_length
+    max_length = max_length or (None if described is None else described.max_length)
     num_positions = BertConfig.from_pretrained(folder).num_positions
-    if max_length is None and of_folder is None and num_positions < DEFAULT_LENGTH:
+    if max_length is None and num_positions < DEFAULT_LENGTH:
         notes_on_folder.append(f"max_length: {num_positions} (the model has as many positions)")
-        max_length = num_positions
-    max_length = max_length or of_folder or DEFAULT_LENGTH
+    max_length = max_length or min(num_positions, DEFAULT_LENGTH)
     check_length(model, num_positions, max_length)
 
     encoder = BertModel.from_pretrained(folder, attention_implementation="fused").to(chosen_device)

@@ -19,6 +19,7 @@ from data.sentence_sets import SentenceSet, check_labels
 LATIN = "latin-1"
 MRPC_FIELDS = 5  # label, two numbers, two sentences
 PARTS = ("train", "dev", "test")
+SST_CLASSES = {"binary": "01", "fine": "01234"}  # the labels of SST, by the folder
 ENTAILMENT = ("CONTRADICTION", "NEUTRAL", "ENTAILMENT")  # the toolkit's order
 SICK_FILES = dict(zip(PARTS, ("train", "trial", "test_annotated"), strict=True))
 SICK_FIELDS = 5  # number, two sentences, score, entailment
@@ -92,31 +93,26 @@ def read_two_files(folder: Path, positive: str, negative: str) -> dict[str, Rows
     return {"train": sort_rows(rows)}
 
 
-def read_sst(folder: Path) -> dict[str, Rows]:
-    """SST with two classes: a sentence, a tab and its label."""
+def read_sst(folder: Path, kind: str) -> dict[str, Rows]:
+    """SST with two classes (a sentence, a tab, a label) or five (a label, a space, a sentence).
+
+    kind: "binary" or "fine", the name of the inner folder.
+    """
+    classes = SST_CLASSES[kind]
     parts = {}
     for part in PARTS:
-        path = folder / "binary" / f"sentiment-{part}"
+        path = folder / kind / f"sentiment-{part}"
         rows: LabelledTexts = []
         for number, line in enumerate(read_lines(path, "utf-8"), start=1):
-            sentence, _, label = line.rpartition("\t")
-            if label not in ("0", "1"):
-                raise ValueError(f"{path}, line {number}: its label is {label!r}, not 0 or 1.")
-            rows.append(((" ".join(sentence.split()),), int(label)))
-        parts[part] = sort_rows(rows)
-    return parts
-
-
-def read_sst_fine(folder: Path) -> dict[str, Rows]:
-    """SST with five classes: a label, a space and a sentence."""
-    parts = {}
-    for part in PARTS:
-        path = folder / "fine" / f"sentiment-{part}"
-        rows: LabelledTexts = []
-        for number, line in enumerate(read_lines(path, "utf-8"), start=1):
-            label, _, sentence = line.strip().partition(" ")
-            if label not in ("0", "1", "2", "3", "4"):
-                raise ValueError(f"{path}, line {number}: its label is {label!r}, not 0 to 4.")
+            if kind == "binary":
+                sentence, _, label = line.rpartition("\t")
+            else:
+                label, _, sentence = line.strip().partition(" ")
+            if len(label) != 1 or label not in classes:
+                raise ValueError(
+                    f"{path}, line {number}: its label is {label!r}, not one of "
+                    f"{', '.join(classes)}."
+                )
             rows.append(((" ".join(sentence.split()),), int(label)))
         parts[part] = sort_rows(rows)
     return parts
@@ -215,10 +211,10 @@ READERS: dict[str, Callable[[Path], dict[str, Rows]]] = {
     "CR": lambda folder: read_two_files(folder, "custrev.pos", "custrev.neg"),
     "SUBJ": lambda folder: read_two_files(folder, "subj.objective", "subj.subjective"),
     "MPQA": lambda folder: read_two_files(folder, "mpqa.pos", "mpqa.neg"),
-    "SST": read_sst,
+    "SST": lambda folder: read_sst(folder, "binary"),
     "TREC": read_trec,
     "MRPC": read_mrpc,
-    "SST5": read_sst_fine,
+    "SST5": lambda folder: read_sst(folder, "fine"),
     "SICKEntailment": lambda folder: read_sick(folder, has_scores=False),
     "SICKRelatedness": lambda folder: read_sick(folder, has_scores=True),
     "STSBenchmark": read_sts_benchmark,

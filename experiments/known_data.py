@@ -141,24 +141,26 @@ def unlike_baselines(records: Iterable[Mapping[str, Any]]) -> list[str]:
         options = record["options"]
         tasks = frozenset(options.get("tasks", "").split(","))
         rows = (options.get("train_rows", NONE), options.get("dev_rows", NONE))
-        if not are_near(first.setdefault((record["data"], tasks, rows), baselines), baselines):
+        earlier = first.setdefault((record["data"], tasks, rows), baselines)
+        if not are_near(scores_of(earlier), scores_of(baselines)):
             faults.append(f"record {number}: the same data have other baselines in another record")
     return faults
 
 
-def are_near(
-    baselines: Mapping[str, Mapping[str, float]], others: Mapping[str, Mapping[str, float]]
-) -> bool:
-    """Whether two records have the same baselines with the same scores, but for rounding."""
-    if baselines.keys() != others.keys():
+def scores_of(baselines: Mapping[str, Mapping[str, float]]) -> dict[tuple[str, str], float]:
+    """The scores of all baselines, by baseline and task."""
+    scores = {}
+    for name, of_tasks in baselines.items():
+        for task, score in of_tasks.items():
+            scores[name, task] = score
+    return scores
+
+
+def are_near(scores: Mapping[Any, float], others: Mapping[Any, float]) -> bool:
+    """Whether both have the same keys, and the same scores but for rounding."""
+    if scores.keys() != others.keys():
         return False
-    for name, scores in baselines.items():
-        if scores.keys() != others[name].keys():
-            return False
-        for task, score in scores.items():
-            if abs(score - others[name][task]) > SAME_BASELINE:
-                return False
-    return True
+    return all(abs(score - others[key]) <= SAME_BASELINE for key, score in scores.items())
 
 
 def faults_of_data(record: Mapping[str, Any]) -> list[str]:

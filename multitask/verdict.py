@@ -50,7 +50,7 @@ def leads_and_ties(
     record: Mapping[str, Any], tasks: Tasks, answered: Collection[str]
 ) -> list[Lead]:
     """The best baseline of each task in which one is as good as the model, or better."""
-    found = []
+    compared = []
     for name in answered:
         score = record["scores"][name]
         of_task = {}
@@ -62,8 +62,8 @@ def leads_and_ties(
             continue
         lead = Lead(tasks[name], best, of_task[best], score)
         if lead.is_tie or lead.baseline_score > score:
-            found.append(lead)
-    return found
+            compared.append(lead)
+    return compared
 
 
 def describe_verdict(record: Mapping[str, Any], tasks: Tasks, answered: Collection[str]) -> str:

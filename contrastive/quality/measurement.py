@@ -180,7 +180,7 @@ def _encode_set(
     `layer_cosines` by (state, pooling).
     """
     if isinstance(embedder, WordMean):
-        return EncodedSet({POOLING_NAMES["mean"]: embedder.vectors_of(pairs.examples)}, 0)
+        return EncodedSet({POOLING_NAMES["mean"]: embedder.vectors_of_examples(pairs.examples)}, 0)
     rows = EncodedExamples(
         pairs.examples, embedder.tokenizer, embedder.max_length, pair_encoding="bi"
     )
@@ -256,7 +256,7 @@ def measure_transfer(
     """
     num_truncated = 0
     if isinstance(embedder, WordMean):
-        vectors = embedder.vectors_of(sentences.examples).numpy()  # (N, H)
+        vectors = embedder.vectors_of_examples(sentences.examples).numpy()  # (N, H)
     else:
         rows = EncodedExamples(sentences.examples, embedder.tokenizer, embedder.max_length)
         warn_of_unknown(rows, sentences.path)

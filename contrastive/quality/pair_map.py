@@ -129,6 +129,6 @@ def map_of(embedder: Measured, examples: list[Example]) -> dict[str, list]:
 def vectors_of(embedder: Measured, examples: list[Example]) -> Tensor:
     """The vectors of pairs, all first sentences before all second ones: (4K, H)."""
     if isinstance(embedder, WordMean):
-        return embedder.vectors_of(examples)
+        return embedder.vectors_of_examples(examples)
     rows = EncodedExamples(examples, embedder.tokenizer, embedder.max_length, pair_encoding="bi")
     return embed(embedder.encoder, rows, embedder.pooling, embedder.precision, embedder.batch_size)

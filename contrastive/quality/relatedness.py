@@ -47,6 +47,19 @@ def predict_scores(layer: nn.Linear, features: Tensor) -> np.ndarray:
         return (F.softmax(layer(features), dim=-1) @ values()).numpy()
 
 
+def train_round(
+    layer: nn.Linear, optimizer: torch.optim.Optimizer, features: Tensor, targets: Tensor
+) -> None:
+    """Train for EPOCHS_IN_ROUND epochs. features: (N, D). targets: (N, S)."""
+    for _ in range(EPOCHS_IN_ROUND):
+        for rows in torch.randperm(len(features)).split(BATCH):
+            predicted = F.softmax(layer(features[rows]), dim=-1)
+            loss = F.mse_loss(predicted, targets[rows], reduction="sum")
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+
+
 def fit_layer(
     features: np.ndarray, scores: np.ndarray, dev_features: np.ndarray, dev_scores: np.ndarray
 ) -> nn.Linear:
@@ -66,13 +79,7 @@ def fit_layer(
         best_pearson = -1.0
         num_worse = 0
         for _ in range(0, MOST_EPOCHS + 1, EPOCHS_IN_ROUND):
-            for _ in range(EPOCHS_IN_ROUND):
-                for rows in torch.randperm(len(inputs)).split(BATCH):
-                    predicted = F.softmax(layer(inputs[rows]), dim=-1)
-                    loss = F.mse_loss(predicted, targets[rows], reduction="sum")
-                    optimizer.zero_grad()
-                    loss.backward()
-                    optimizer.step()
+            train_round(layer, optimizer, inputs, targets)
             pearson = correlations(predict_scores(layer, dev_inputs), dev_scores)["pearson"]
             if pearson > best_pearson:
                 best_pearson = pearson

@@ -41,7 +41,7 @@ class WordMean:
                 means[row] = np.stack(known).mean(axis=0, dtype=np.float64)
         return torch.from_numpy(means), 0
 
-    def vectors_of(self, examples: Sequence[Example]) -> Tensor:
+    def vectors_of_examples(self, examples: Sequence[Example]) -> Tensor:
         """The vectors of examples: (N, D), or of pairs (2N, D), all first sentences first."""
         sentences = [example.texts[0] for example in examples]
         sentences += [example.texts[1] for example in examples if len(example.texts) == 2]

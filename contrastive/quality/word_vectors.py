@@ -37,14 +37,14 @@ class WordVectors(NamedTuple):
         A word between spaces is looked up as it is, and then in small letters. If the file has
         neither, the word is split at each sign of punctuation. Its parts are looked up likewise.
         """
-        found: list[array[float] | None] = []
+        vectors: list[array[float] | None] = []
         for word in text.split():
             vector = self.look_up(word)
             if vector is None:
-                found += map(self.look_up, parts_of(word))
+                vectors += map(self.look_up, parts_of(word))
             else:
-                found.append(vector)
-        return found
+                vectors.append(vector)
+        return vectors
 
     def look_up(self, word: str) -> array[float] | None:
         """The vector of a word as it is, or else in small letters. None without any."""
@@ -58,11 +58,11 @@ class WordVectors(NamedTuple):
         without = []
         different = dict.fromkeys(texts)
         for text in different:
-            found = self.vectors_in(text)
-            of_text = sum(vector is None for vector in found)
-            num_words += len(found)
-            num_unknown += of_text
-            if of_text == len(found):
+            vectors = self.vectors_in(text)
+            num_unknown_here = sum(vector is None for vector in vectors)
+            num_words += len(vectors)
+            num_unknown += num_unknown_here
+            if num_unknown_here == len(vectors):
                 without.append(text)
         return Coverage(len(different), num_words, num_unknown, without)
 

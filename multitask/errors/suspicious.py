@@ -131,14 +131,14 @@ def write_suspicious(
     rows = []
     for suspicion in suspicions:
         example = examples[suspicion.row]
-        found = [suspicion.label, suspicion.suggested]
+        answers = [suspicion.label, suspicion.suggested]
         tfidf = task.label_text(other[suspicion.row])
         if suspicion.share is None:
-            numbers = [*found, f"{suspicion.doubt:.4g}", tfidf]
-            found = [style.number(number) for number in numbers]
+            numbers = [*answers, f"{suspicion.doubt:.4g}", tfidf]
+            answers = [style.number(number) for number in numbers]
         else:
             shares = f"{1 - suspicion.doubt:.4f}", f"{suspicion.share:.4f}"
-            found += [*map(style.number, shares), tfidf]
-        rows.append((example.id, *example.texts, *found))
+            answers += [*map(style.number, shares), tfidf]
+        rows.append((example.id, *example.texts, *answers))
     write_spreadsheet(path, header, rows, style.delimiter)
     return len(rows)

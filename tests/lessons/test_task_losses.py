@@ -7,6 +7,7 @@ it tests. Wrong versions are tested in tests/teaching/mistakes.toml.
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable
 from typing import NamedTuple
@@ -129,12 +130,12 @@ def test_sentiment_by_hand():
 
 @pytest.mark.parametrize("label", [5, -1])
 def test_a_label_that_is_no_class_is_refused(label):
-    try:
-        loss = sentiment_loss(torch.zeros(2, 5), torch.tensor([0, label]))
-    except (IndexError, RuntimeError):
-        return
-    pytest.fail(
-        f"the label {label} of 5 classes gives the loss {loss}: it must raise IndexError or "
+    is_refused = True
+    with contextlib.suppress(IndexError, RuntimeError):
+        sentiment_loss(torch.zeros(2, 5), torch.tensor([0, label]))
+        is_refused = False
+    assert is_refused, (
+        f"the label {label} of 5 classes gives a loss: it must raise IndexError or "
         "RuntimeError. Some ways to look up a number count from the end or wrap around."
     )
 
@@ -383,11 +384,13 @@ def test_extreme_logits_stay_finite():
 @pytest.mark.parametrize("loss", [paraphrase_loss, similarity_loss])
 def test_a_column_is_not_broadcast_against_the_labels(loss):
     """(B, 1) and (B,) would give (B, B) differences, and a mean that says nothing."""
-    try:
+    is_refused = True
+    with contextlib.suppress(ValueError):
         loss(torch.zeros(6, 1), SIMILARITY_LABELS / 5)
-    except ValueError:
-        return
-    pytest.fail("(6, 1) against (6,) was broadcast: compare the shapes, and raise shape_error")
+        is_refused = False
+    assert is_refused, (
+        "(6, 1) against (6,) was broadcast: compare the shapes, and raise shape_error"
+    )
 
 
 # --- the weights of classes -----------------------------------------------------------------------

@@ -439,8 +439,7 @@ def goal_rows(entry: Entry, records: Sequence[Record]) -> list[Row]:
     """
     rows = []
     for goal in entry["goals"]:
-        where = goal["where"].items()
-        fitting = [r for r in records if all(r.get(field) == value for field, value in where)]
+        fitting = [record for record in records if record.items() >= goal["where"].items()]
         if not fitting:
             raise ValueError(
                 f"No record has {goal['where']}, which the goal {goal['what']!r} asks for."
