@@ -5,7 +5,7 @@ Reading order:
   files.py              The files of --pairs, --ranking and --senteval.
   word_vectors.py       A text file of GloVe or word2vec: the vectors of the words in the files.
   untrained_vectors.py  Sentence vectors that need no training, to compare with the encoder's own.
-  word_mean.py          The mean of word vectors, in place of an encoder's sentence vector.
+  vector_sources.py     What is measured: an encoder's vectors, or the mean of word vectors.
   metrics.py            Correlations by subset, cosines by label, accuracy of a linear classifier.
   measurement.py        All numbers of one file, from its sentences to a record.
   tasks.py              Classification by threshold, and ranking.

@@ -16,7 +16,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from contrastive.embedder import Embedder, warn_of_unknown
 from contrastive.quality.metrics import (
     aggregate,
     cosine_buckets,
@@ -30,15 +29,12 @@ from contrastive.quality.untrained_vectors import (
     LAYER_POOLINGS,
     POOLING_NAMES,
     WHITENED,
-    layer_cosines,
     vector_functions,
     whiten,
 )
-from contrastive.quality.word_mean import Measured, WordMean
-from contrastive.zero_shot import SHOW_PROGRESS, alignment, correlations, embed, encode, uniformity
-from data.batching import EncodedExamples, sorted_batches
+from contrastive.quality.vector_sources import VectorSource
+from contrastive.zero_shot import alignment, correlations, uniformity
 from data.sentence_sets import SentenceSet
-from minbert.bert import BertOutput
 from minbert.reporting.differences import standard_error_of_share
 from minbert.reporting.intervals import groups_of, standard_errors
 
@@ -91,7 +87,7 @@ def score_vectors(
 
 
 def measure_set(
-    embedder: Measured,
+    source: VectorSource,
     pairs: SentenceSet,
     scale: tuple[float, float] | None = None,
     with_baselines: bool = False,
@@ -115,9 +111,9 @@ def measure_set(
     labels = np.array([example.label for example in pairs.examples])  # (N,) float64
     low, high = scale or label_range(labels)
     _check_labels(pairs.path, labels, low, high)
-    tensors, num_truncated = _encode_set(embedder, pairs, with_baselines, with_layers)
+    encoded = source.encode_kinds(pairs.examples, pairs.path, with_baselines, with_layers)
     num_sentences = _count_sentences(pairs)
-    vectors, left_out = _sentence_vectors(embedder, tensors, num_sentences, with_baselines)
+    vectors, left_out = _with_whitened(source, encoded.vectors, num_sentences, with_baselines)
 
     # Each kind of vector has its scores. The cosines by label are those of the encoder's own.
     threshold = positive_threshold(low, high)
@@ -125,14 +121,14 @@ def measure_set(
     scores = {}
     for name, of_kind in vectors.items():
         scores[name] = score_vectors(of_kind, labels, pairs.subsets, threshold, groups)
-    cosines = scores[POOLING_NAMES[embedder.pooling]].cosines
+    cosines = scores[POOLING_NAMES[source.pooling]].cosines
 
     record: Record = {
         "file": pairs.path,
         "rows": len(labels),
         "groups": int(groups.max()) + 1,
         "sentences": num_sentences,
-        "truncated": num_truncated,
+        "truncated": encoded.num_truncated,
         "range": [low, high],
         "positive_above": threshold,
         "positives": int((labels > threshold).sum()),
@@ -141,9 +137,8 @@ def measure_set(
         "buckets": cosine_buckets(cosines, labels, low, high),
         "histogram": cosine_histogram(cosines, labels, low, high),
     }
-    if with_layers and isinstance(embedder, Embedder):
-        num_states = embedder.encoder.config.num_hidden_layers + 1
-        record |= _layer_correlations(tensors, labels, groups, num_states)
+    if encoded.layers:
+        record |= _layer_correlations(encoded.layers, labels, groups)
     return record
 
 
@@ -164,78 +159,42 @@ def _count_sentences(pairs: SentenceSet) -> int:
     return len(sentences)
 
 
-class EncodedSet(NamedTuple):
-    """The tensors of a set, by name, and the number of sentences that were cut."""
-
-    tensors: dict[Any, Tensor]
-    num_truncated: int
-
-
-def _encode_set(
-    embedder: Measured, pairs: SentenceSet, with_baselines: bool, with_layers: bool
-) -> EncodedSet:
-    """Encode all pairs once.
-
-    The tensors are the sentence vectors (2N, H) by kind, and, if with_layers, the cosines (N,) of
-    `layer_cosines` by (state, pooling).
-    """
-    if isinstance(embedder, WordMean):
-        return EncodedSet({POOLING_NAMES["mean"]: embedder.vectors_of_examples(pairs.examples)}, 0)
-    rows = EncodedExamples(
-        pairs.examples, embedder.tokenizer, embedder.max_length, pair_encoding="bi"
-    )
-    warn_of_unknown(rows, pairs.path)
-    functions = vector_functions(embedder.pooling, with_baselines)
-
-    # Hidden states are large. Each batch keeps only its vectors and cosines.
-    def read(output: BertOutput, attention_mask: Tensor) -> dict[Any, Tensor]:
-        tensors: dict[Any, Tensor] = {}
-        for name, function in functions.items():
-            tensors[name] = function(output, attention_mask)
-        if with_layers:
-            assert output.hidden_states is not None
-            tensors |= layer_cosines(output.hidden_states, attention_mask)
-        return tensors
-
-    with_states = with_baselines or with_layers
-    batches = SHOW_PROGRESS(sorted_batches(rows.lengths, embedder.batch_size))
-    tensors = encode(embedder.encoder, rows, read, embedder.precision, batches, with_states)
-    return EncodedSet(tensors, rows.num_truncated)
-
-
-def _sentence_vectors(
-    embedder: Measured, tensors: Mapping[Any, Tensor], num_sentences: int, with_baselines: bool
+def _with_whitened(
+    source: VectorSource,
+    encoded: Mapping[str, Tensor],
+    num_sentences: int,
+    with_baselines: bool,
 ) -> tuple[dict[str, Tensor], dict[str, str]]:
     """The vectors (2N, H) by kind, with whitened ones, and the kinds left out, with the reason."""
     vectors = {}
     left_out: dict[str, str] = {}
-    for name in vector_functions(embedder.pooling, with_baselines):
-        if name in tensors:
-            vectors[name] = tensors[name]
+    for name in vector_functions(source.pooling, with_baselines):
+        if name in encoded:
+            vectors[name] = encoded[name]
         else:
             left_out[name] = NO_LAYERS
     if not with_baselines:
         return vectors, left_out
 
     # With fewer sentences than units, the covariance has no inverse.
-    num_units = vectors[POOLING_NAMES[embedder.pooling]].size(1)
     for name in WHITENED:
         if name in left_out:
             left_out[f"{name}, whitened"] = NO_LAYERS
-        elif num_sentences > num_units:
-            vectors[f"{name}, whitened"] = whiten(tensors[name])
+        elif num_sentences > source.size:
+            vectors[f"{name}, whitened"] = whiten(encoded[name])
         else:
             left_out[f"{name}, whitened"] = (
-                f"{num_sentences} different sentences for {num_units} units, which would make all "
-                "vectors equally far from each other"
+                f"{num_sentences} different sentences for {source.size} units, which would make "
+                "all vectors equally far from each other"
             )
     return vectors, left_out
 
 
 def _layer_correlations(
-    cosines: Mapping[Any, Tensor], labels: np.ndarray, groups: np.ndarray, num_states: int
+    cosines: Mapping[tuple[int, str], Tensor], labels: np.ndarray, groups: np.ndarray
 ) -> Record:
     """Spearman's correlation of each hidden state, by pooling, and the standard errors."""
+    num_states = 1 + max(state for state, _ in cosines)
     layers = {}
     errors = {}
     for pooling in LAYER_POOLINGS:
@@ -247,26 +206,17 @@ def _layer_correlations(
 
 
 def measure_transfer(
-    embedder: Measured, sentences: SentenceSet, num_folds: int, seed: int
+    source: VectorSource, sentences: SentenceSet, num_folds: int, seed: int
 ) -> Record:
     """Measure how well a linear classifier does on the frozen vectors of one file.
 
     num_folds, seed: of `transfer_accuracies`. In the record, "majority" is the share of the most
     common class, "deviation" the standard deviation over the folds.
     """
-    num_truncated = 0
-    if isinstance(embedder, WordMean):
-        vectors = embedder.vectors_of_examples(sentences.examples).numpy()  # (N, H)
-    else:
-        rows = EncodedExamples(sentences.examples, embedder.tokenizer, embedder.max_length)
-        warn_of_unknown(rows, sentences.path)
-        num_truncated = rows.num_truncated
-        vectors = embed(
-            embedder.encoder, rows, embedder.pooling, embedder.precision, embedder.batch_size
-        ).numpy()  # (N, H)
+    vectors, num_truncated = source.encode_examples(sentences.examples, sentences.path)  # (N, H)
     labels = np.array([example.label for example in sentences.examples]).astype(np.int64)  # (N,)
     texts = [example.sentence_1 for example in sentences.examples]
-    accuracies = transfer_accuracies(vectors, labels, texts, num_folds, seed)
+    accuracies = transfer_accuracies(vectors.numpy(), labels, texts, num_folds, seed)
 
     # The deviation is that of a sample of folds, hence ddof=1.
     return {

@@ -13,11 +13,8 @@ from typing import Any
 
 import numpy as np
 import torch.nn.functional as F
-from torch import Tensor
 
-from contrastive.quality.word_mean import Measured, WordMean
-from contrastive.zero_shot import embed
-from data.batching import EncodedExamples
+from contrastive.quality.vector_sources import VectorSource
 from data.examples import Example, evenly_spaced
 from data.sentence_sets import SentenceSet
 
@@ -71,10 +68,12 @@ def project(vectors: np.ndarray) -> np.ndarray:
     return model.fit_transform(directions.astype(np.float64)).astype(np.float64)
 
 
-def measure_map(embedders: Mapping[str, Measured], name: str, pairs: SentenceSet) -> dict[str, Any]:
+def measure_map(
+    sources: Mapping[str, VectorSource], name: str, pairs: SentenceSet
+) -> dict[str, Any]:
     """The maps of K positive and K negative pairs of a set, as a record.
 
-    embedders: by time, such as "before" and "after". name: of the set.
+    sources: by time, such as "before" and "after". name: of the set.
 
     The record has the "set", the "pairs" (the positive ones first) and "maps" by time. A map is
     what `map_of` returns.
@@ -82,7 +81,7 @@ def measure_map(embedders: Mapping[str, Measured], name: str, pairs: SentenceSet
     labels = np.array([example.label for example in pairs.examples])
     positive, negative = choose_pairs(labels)
     examples = [pairs.examples[row] for row in (*positive, *negative)]
-    maps = {time: map_of(embedder, examples) for time, embedder in embedders.items()}
+    maps = {time: map_of(source, examples) for time, source in sources.items()}
 
     records = []
     for number, example in enumerate(examples):
@@ -97,8 +96,8 @@ def measure_map(embedders: Mapping[str, Measured], name: str, pairs: SentenceSet
     return {"set": name, "maps": maps, "pairs": records}
 
 
-def map_of(embedder: Measured, examples: list[Example]) -> dict[str, list]:
-    """The map of one encoder.
+def map_of(source: VectorSource, examples: list[Example]) -> dict[str, list]:
+    """The map of one source of vectors.
 
     examples: K positive pairs, then K negative ones. The record has
     "points": (2K, 2, 2), two points for each pair.
@@ -107,7 +106,7 @@ def map_of(embedder: Measured, examples: list[Example]) -> dict[str, list]:
     The last two come from the vectors and not from the map.
     """
     # (4K, H), all first sentences before all second ones
-    vectors = vectors_of(embedder, examples).double()
+    vectors = source.encode_examples(examples)[0].double()
     directions = F.normalize(vectors, dim=-1)
     cosines = directions @ directions.T  # (4K, 4K)
     # A sentence is no neighbour of itself.
@@ -124,11 +123,3 @@ def map_of(embedder: Measured, examples: list[Example]) -> dict[str, list]:
         "cosine": [float(half.mean()) for half in partner.chunk(2)],
         "beside": [int(half.sum()) for half in num_nearest.chunk(2)],
     }
-
-
-def vectors_of(embedder: Measured, examples: list[Example]) -> Tensor:
-    """The vectors of pairs, all first sentences before all second ones: (4K, H)."""
-    if isinstance(embedder, WordMean):
-        return embedder.vectors_of_examples(examples)
-    rows = EncodedExamples(examples, embedder.tokenizer, embedder.max_length, pair_encoding="bi")
-    return embed(embedder.encoder, rows, embedder.pooling, embedder.precision, embedder.batch_size)

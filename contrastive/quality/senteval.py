@@ -24,7 +24,7 @@ import numpy as np
 import torch
 
 from contrastive.quality.relatedness import fit_layer, predict_scores
-from contrastive.quality.word_mean import Measured
+from contrastive.quality.vector_sources import VectorSource
 from contrastive.zero_shot import correlations
 from data.senteval import Rows, TransferTask
 from minbert.reporting.differences import standard_error_of_share
@@ -179,10 +179,10 @@ def predict_parts(
 # --- a task ---------------------------------------------------------------------------------------
 
 
-def features_of(embedder: Measured, rows: Rows) -> np.ndarray:
+def features_of(source: VectorSource, rows: Rows) -> np.ndarray:
     """The vectors of sentences (N, H), or |u - v| and u * v of pairs (N, 2H)."""
     columns = list(zip(*rows.texts, strict=True))
-    vectors = [embedder.encode(list(column))[0].numpy() for column in columns]
+    vectors = [source.encode(list(column))[0].numpy() for column in columns]
     if len(vectors) == 1:
         return vectors[0]
     first, second = vectors
@@ -190,7 +190,7 @@ def features_of(embedder: Measured, rows: Rows) -> np.ndarray:
 
 
 def measure_task(
-    embedder: Measured, task: TransferTask, classifier: str, num_folds: int
+    source: VectorSource, task: TransferTask, classifier: str, num_folds: int
 ) -> dict[str, Any]:
     """The accuracy of a task, and of one of pairs in two classes F1, with the numbers of rows.
 
@@ -201,7 +201,7 @@ def measure_task(
 
     parts = {}
     for part, rows in task.parts.items():
-        parts[part] = features_of(embedder, rows), np.array(rows.labels)
+        parts[part] = features_of(source, rows), np.array(rows.labels)
     if not task.classes:
         return measure_scores(task, parts)
     outcomes = predict_parts(parts, classifier, num_folds)

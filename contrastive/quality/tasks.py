@@ -14,7 +14,7 @@ import numpy as np
 import torch.nn.functional as F
 
 from contrastive.quality.options import Cutoffs
-from contrastive.quality.word_mean import Measured
+from contrastive.quality.vector_sources import VectorSource
 from data.ranking_sets import Question, RankingSet
 from data.training_texts import TrainingText
 from minbert.reporting.intervals import groups_of, standard_errors
@@ -87,11 +87,11 @@ def classification_errors(
     return errors
 
 
-def pair_cosines(embedder: Measured, first: Sequence[str], second: Sequence[str]) -> np.ndarray:
+def pair_cosines(source: VectorSource, first: Sequence[str], second: Sequence[str]) -> np.ndarray:
     """The cosines (N,) float64 of pairs of texts. Each different text is encoded once."""
     texts = list(dict.fromkeys([*first, *second]))
     row_of = {text: row for row, text in enumerate(texts)}
-    vectors, _ = embedder.encode(texts)
+    vectors, _ = source.encode(texts)
     directions = F.normalize(vectors.double(), dim=-1)
     left = directions[[row_of[text] for text in first]]  # (N, H)
     right = directions[[row_of[text] for text in second]]
@@ -106,13 +106,13 @@ class ClassifiedPairs(NamedTuple):
     groups: np.ndarray
 
 
-def classify(embedder: Measured, pairs: TrainingText) -> ClassifiedPairs:
+def classify(source: VectorSource, pairs: TrainingText) -> ClassifiedPairs:
     """The cosines of labelled pairs."""
     assert pairs.labels is not None, "the command has checked that there are labels"
     first = [row[0] for row in pairs.rows]
     second = [row[1] for row in pairs.rows]
     labels = np.array(pairs.labels).astype(np.int64)
-    cosines = pair_cosines(embedder, first, second)
+    cosines = pair_cosines(source, first, second)
     return ClassifiedPairs(cosines, labels, groups_of(pairs.rows))
 
 
@@ -179,7 +179,7 @@ def ranking_scores(
 
 
 def rank(
-    embedder: Measured, ranking: RankingSet, cutoffs: Cutoffs = DEFAULT_CUTOFFS
+    source: VectorSource, ranking: RankingSet, cutoffs: Cutoffs = DEFAULT_CUTOFFS
 ) -> dict[str, Any]:
     """Rank the candidates of each question by their cosine with it; returns the scores."""
     first = []
@@ -187,7 +187,7 @@ def rank(
     for question in ranking.questions:
         first += [question.text] * len(question.candidates)
         second += question.candidates
-    cosines = pair_cosines(embedder, first, second)
+    cosines = pair_cosines(source, first, second)
     ends = np.cumsum([len(question.candidates) for question in ranking.questions])
     parts = np.split(cosines, ends[:-1])
     return {"file": ranking.path, **ranking_scores(parts, ranking.questions, cutoffs)}

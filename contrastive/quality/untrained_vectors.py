@@ -1,7 +1,7 @@
 """Sentence vectors that need no training: [CLS], means, max, WK pooling, whitening.
 
 An encoder's own sentence vector is compared with these. All of them are functions of the hidden
-states. Next: word_mean.py.
+states. Next: vector_sources.py.
 
 Legend: R rows, T tokens, H hidden, L layers, S hidden states in use, C context states of one state,
 N real tokens of all rows (WK pooling) or sentences (whitening).

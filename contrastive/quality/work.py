@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from contrastive.embedder import Embedder, open_embedder
+from contrastive.embedder import open_embedder
 from contrastive.quality.files import OtherFiles, texts_in
 from contrastive.quality.measurement import measure_set, measure_transfer
 from contrastive.quality.options import TITLE_START, QualityOptions
@@ -22,7 +22,7 @@ from contrastive.quality.tasks import (
     rank,
 )
 from contrastive.quality.training_history import read_training
-from contrastive.quality.word_mean import Measured, WordMean
+from contrastive.quality.vector_sources import EncoderVectors, VectorSource, WordMean
 from contrastive.quality.word_vectors import WordVectors
 from data.sentence_sets import SentenceSet
 from minbert.commands.files import write_json
@@ -46,17 +46,14 @@ def report(
     measured in place of an encoder's vectors.
     """
     runtime.settle_memory()
-    embedder: Measured
+    source: VectorSource
     if words is None:
-        embedder = open_encoder(request)
-        record = measure(request, sets, transfer, embedder, log=terminal.say)
+        source = open_encoder(request)
     else:
-        embedder = WordMean(words)
-        coverage = words.coverage(texts_in(sets, transfer, others))
-        terminal.say(coverage.summary)
-        record = measure(request, sets, transfer, embedder, log=terminal.say)
-        record["word_vectors"] = coverage.record | {"file": words.summary}
-    record |= measure_others(request, others, embedder, log=terminal.say)
+        source = WordMean(words, words.coverage(texts_in(sets, transfer, others)))
+        terminal.say(source.coverage.summary)
+    record = measure(request, sets, transfer, source, log=terminal.say)
+    record |= measure_others(request, others, source, log=terminal.say)
 
     terminal.doing("writing the report")
     title = f"{TITLE_START}{request.model}"
@@ -66,7 +63,7 @@ def report(
     terminal.say("", render_text(title, sections), *map(str, paths))
 
 
-def open_encoder(request: QualityOptions) -> Embedder:
+def open_encoder(request: QualityOptions) -> EncoderVectors:
     """Open the encoder that is measured."""
     embedder, notes = open_embedder(
         request.model,
@@ -79,44 +76,42 @@ def open_encoder(request: QualityOptions) -> Embedder:
         is_bound=False,
     )
     terminal.say(*notes)
-    return embedder
+    return EncoderVectors(embedder, read_training(request.model))
 
 
-def open_map_embedders(request: QualityOptions, embedder: Measured) -> dict[str, Measured]:
-    """The encoders to draw maps of, by time: "before" and "after", or "" for only one.
+def open_map_sources(request: QualityOptions, source: VectorSource) -> dict[str, VectorSource]:
+    """What to draw maps of, by time: "before" and "after", or "" for only one.
 
     Raises ValueError if --before cannot be the start of MODEL's training.
     """
-    # Word vectors are not trained, so nothing was before.
-    if not request.before or isinstance(embedder, WordMean):
-        return {"": embedder}
+    if not request.before:
+        return {"": source}
 
     # Both encoders are read in the same way, even if --pooling is auto.
     before, _ = open_embedder(
         request.before,
-        embedder.pooling,
-        embedder.max_length,
+        source.pooling,
+        source.max_length,
         request.batch_size,
         request.device,
-        embedder.precision,
+        source.precision,
         is_bound=False,
     )
-    num_units = embedder.encoder.config.hidden_size
-    num_units_before = before.encoder.config.hidden_size
-    if num_units_before != num_units:
+    source_before = EncoderVectors(before)
+    if source_before.size != source.size:
         raise ValueError(
-            f"--before is {request.before}, of {num_units_before} units, and {request.model} has "
-            f"{num_units}; expected is the encoder that its training started from. Pass that, or "
+            f"--before is {request.before}, of {source_before.size} units, and {request.model} has "
+            f"{source.size}; expected is the encoder that its training started from. Pass that, or "
             "drop --before."
         )
-    return {"before": before, "after": embedder}
+    return {"before": source_before, "after": source}
 
 
 def measure(
     request: QualityOptions,
     sets: Mapping[str, SentenceSet],
     transfer: Mapping[str, SentenceSet],
-    embedder: Measured,
+    source: VectorSource,
     log: Callable[[str], None],
 ) -> dict[str, Any]:
     """Measure all files; returns the record that page.py shows and quality.json keeps.
@@ -127,63 +122,54 @@ def measure(
     record: dict[str, Any] = {
         "model": request.model,
         "before": request.before,
-        "pooling": embedder.pooling,
-        "precision": embedder.precision,
-        "max_length": embedder.max_length,
+        "pooling": source.pooling,
+        "precision": source.precision,
+        "max_length": source.max_length,
         "seed": request.seed,
         "code": code_version(),
         "versions": library_versions(),
-        "machine": describe_machine(device_of(embedder)),
+        "machine": describe_machine(source.device),
         "sets": {},
         "transfer": {},
+        **source.description,
     }
-    # Before the measurement, so that a damaged file or a wrong --before is reported at once.
-    training = None if isinstance(embedder, WordMean) else read_training(request.model)
-    if training is not None:
-        record["training"] = training
-    map_embedders = open_map_embedders(request, embedder) if request.report else {}
+    # Before the measurement, so that a wrong --before is reported at once.
+    map_sources = open_map_sources(request, source) if request.report else {}
 
     for number, (name, pairs) in enumerate(sets.items()):
         started = time.perf_counter()
         terminal.doing(f"measuring on {name}")
         # Layers cost the most, so only the first set has them.
         with_layers = number == 0 and (request.layers or request.report is not None)
-        of_set = measure_set(embedder, pairs, request.range, request.baselines, with_layers)
+        of_set = measure_set(source, pairs, request.range, request.baselines, with_layers)
         record["sets"][name] = of_set
-        log(_progress(name, of_set, embedder.max_length, started))
+        log(_progress(name, of_set, source.max_length, started))
     for name, sentences in transfer.items():
         started = time.perf_counter()
         terminal.doing(f"measuring on {name}")
-        of_file = measure_transfer(embedder, sentences, request.folds, request.seed)
+        of_file = measure_transfer(source, sentences, request.folds, request.seed)
         record["transfer"][name] = of_file
-        log(_progress(name, of_file, embedder.max_length, started))
+        log(_progress(name, of_file, source.max_length, started))
 
     # The map shows pairs of the first set.
-    if map_embedders and sets:
+    if map_sources and sets:
         first = next(iter(sets))
-        record["map"] = measure_map(map_embedders, first, sets[first])
+        record["map"] = measure_map(map_sources, first, sets[first])
     return record
 
 
-def device_of(embedder: Measured) -> str:
-    """Where the vectors are computed: the type of a device."""
-    if isinstance(embedder, WordMean):
-        return "cpu"
-    return next(embedder.encoder.parameters()).device.type
-
-
 def measure_others(
-    request: QualityOptions, others: OtherFiles, embedder: Measured, log: Callable[[str], None]
+    request: QualityOptions, others: OtherFiles, source: VectorSource, log: Callable[[str], None]
 ) -> dict[str, Any]:
     """Measure --pairs, --ranking and --senteval; returns their part of the record."""
     pairs = {}
     for name, content in others.pairs.items():
         terminal.doing(f"classifying {name}")
-        classified = classify(embedder, content.pairs)
+        classified = classify(source, content.pairs)
         cosines, labels, groups = classified
         thresholds = None
         if content.dev is not None:
-            of_dev = classify(embedder, content.dev)
+            of_dev = classify(source, content.dev)
             thresholds = best_thresholds(of_dev.cosines, of_dev.labels)
         pairs[name] = {
             "rows": len(labels),
@@ -196,12 +182,12 @@ def measure_others(
     ranking = {}
     for name, ranked in others.ranking.items():
         terminal.doing(f"ranking {name}")
-        ranking[name] = rank(embedder, ranked, request.cutoffs)
+        ranking[name] = rank(source, ranked, request.cutoffs)
     senteval = {}
     for task in others.senteval:
         started = time.perf_counter()
         terminal.doing(f"{task.name}: {request.classifier} classifiers on its vectors")
-        senteval[task.name] = measure_task(embedder, task, request.classifier, request.folds)
+        senteval[task.name] = measure_task(source, task, request.classifier, request.folds)
         log(f"{task.name}: {time.perf_counter() - started:.1f} s")
     record = {"pairs": pairs, "ranking": ranking, "senteval": senteval}
     return {name: content for name, content in record.items() if content}

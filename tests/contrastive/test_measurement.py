@@ -9,6 +9,7 @@ import torch
 
 from contrastive.embedder import Embedder
 from contrastive.quality.measurement import measure_set, measure_transfer, score_vectors
+from contrastive.quality.vector_sources import EncoderVectors
 from contrastive.zero_shot import sts_quality
 from data.batching import EncodedExamples
 from data.sentence_sets import read_labelled, read_pairs
@@ -32,6 +33,11 @@ def embedder(tiny_model):
 
 
 @pytest.fixture(scope="module")
+def source(embedder):
+    return EncoderVectors(embedder)
+
+
+@pytest.fixture(scope="module")
 def pairs(sample_data, tmp_path_factory):
     return read_pairs(write_sts_file(tmp_path_factory.mktemp("sets") / "pairs.tsv", sample_data))
 
@@ -42,8 +48,8 @@ def sentences(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def record(embedder, pairs):
-    return measure_set(embedder, pairs, with_baselines=True, with_layers=True)
+def record(source, pairs):
+    return measure_set(source, pairs, with_baselines=True, with_layers=True)
 
 
 # --- STS sets -----------------------------------------------------------------------------------
@@ -86,7 +92,7 @@ def test_the_last_state_of_the_layers_is_the_own_vector(record):
 
 
 def test_the_batch_size_does_not_matter(embedder, pairs, record):
-    larger = replace(embedder, batch_size=64)
+    larger = EncoderVectors(replace(embedder, batch_size=64))
     other = measure_set(larger, pairs, with_baselines=True, with_layers=True)
     for kind, scores in record["vectors"].items():
         assert other["vectors"][kind]["all"] == pytest.approx(scores["all"], abs=1e-4), kind
@@ -94,22 +100,22 @@ def test_the_batch_size_does_not_matter(embedder, pairs, record):
 
 
 def test_the_precision_is_the_one_asked_for(embedder, pairs, record):
-    rounded = measure_set(replace(embedder, precision="bf16"), pairs)
+    rounded = measure_set(EncoderVectors(replace(embedder, precision="bf16")), pairs)
     assert rounded["vectors"]["mean"]["uniformity"] != record["vectors"]["mean"]["uniformity"]
     assert "layers" not in rounded and list(rounded["vectors"]) == ["mean"]
 
 
-def test_whitening_needs_more_sentences_than_units(embedder, pairs, record):
+def test_whitening_needs_more_sentences_than_units(source, pairs, record):
     assert record["sentences"] > 32 and "mean, whitened" in record["vectors"]
     few = replace(pairs, examples=pairs.examples[:10], subsets=None)
-    short = measure_set(embedder, few, with_baselines=True)
+    short = measure_set(source, few, with_baselines=True)
     assert list(short["vectors"]) == KINDS and list(short["left_out"]) == WHITENED
     assert "for 32 units" in short["left_out"]["mean, whitened"]
 
 
-def test_labels_outside_the_scale_are_refused(embedder, pairs):
+def test_labels_outside_the_scale_are_refused(source, pairs):
     with pytest.raises(ValueError, match="labels are 0 to 5, and --range is 1 to 5"):
-        measure_set(embedder, pairs, scale=(1, 5))
+        measure_set(source, pairs, scale=(1, 5))
 
 
 def test_scores_of_made_up_vectors():
@@ -128,9 +134,9 @@ def test_scores_of_made_up_vectors():
 # --- transfer -----------------------------------------------------------------------------------
 
 
-def test_transfer_of_frozen_vectors(embedder, sentences):
+def test_transfer_of_frozen_vectors(embedder, source, sentences):
     before = {name: tensor.clone() for name, tensor in embedder.encoder.state_dict().items()}
-    record = measure_transfer(embedder, sentences, num_folds=4, seed=1)
+    record = measure_transfer(source, sentences, num_folds=4, seed=1)
     assert record["rows"] == 40 and record["classes"] == ["bad", "good"]
     assert record["majority"] == 0.5 and len(record["of_folds"]) == 4
     assert record["accuracy"] == pytest.approx(np.mean(record["of_folds"]))
@@ -139,9 +145,9 @@ def test_transfer_of_frozen_vectors(embedder, sentences):
         assert torch.equal(tensor, before[name]), "the encoder must stay frozen"
 
 
-def test_the_deviation_is_that_of_a_sample_of_folds(embedder, sentences, monkeypatch):
+def test_the_deviation_is_that_of_a_sample_of_folds(source, sentences, monkeypatch):
     monkeypatch.setattr(
         "contrastive.quality.measurement.transfer_accuracies", lambda *_: np.array([0.5, 0.75])
     )
-    record = measure_transfer(embedder, sentences, num_folds=4, seed=1)
+    record = measure_transfer(source, sentences, num_folds=4, seed=1)
     assert record["deviation"] == pytest.approx(0.25 / 2**0.5)

@@ -9,6 +9,7 @@ from sklearn.manifold import TSNE
 
 from contrastive.embedder import Embedder
 from contrastive.quality.pair_map import choose_pairs, measure_map, project
+from contrastive.quality.vector_sources import EncoderVectors
 from contrastive.zero_shot import embed
 from data.batching import EncodedExamples
 from data.sentence_sets import read_pairs
@@ -81,15 +82,15 @@ def test_few_points_and_equal_vectors_have_a_map():
 
 
 @pytest.fixture(scope="module")
-def embedders(tiny_model):
+def sources(tiny_model):
     """A random encoder before, and the tiny model after training."""
     after = BertModel.from_pretrained(tiny_model)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(1)
         before = BertModel(after.config)
     return {
-        "before": embedder_of(before, tiny_model),
-        "after": embedder_of(after, tiny_model),
+        "before": EncoderVectors(embedder_of(before, tiny_model)),
+        "after": EncoderVectors(embedder_of(after, tiny_model)),
     }
 
 
@@ -99,11 +100,11 @@ def pairs(sample_data):
 
 
 @pytest.fixture(scope="module")
-def record(embedders, pairs):
-    return measure_map(embedders, "dev", pairs)
+def record(sources, pairs):
+    return measure_map(sources, "dev", pairs)
 
 
-def test_the_record_holds_the_pairs_and_is_always_the_same(embedders, pairs, record):
+def test_the_record_holds_the_pairs_and_is_always_the_same(sources, pairs, record):
     labels = [pair["label"] for pair in record["pairs"]]
     kinds = [pair["is_positive"] for pair in record["pairs"]]
     count = len(labels) // 2
@@ -111,14 +112,14 @@ def test_the_record_holds_the_pairs_and_is_always_the_same(embedders, pairs, rec
     assert min(labels[:count]) > max(labels[count:])
     assert list(record["maps"]) == ["before", "after"]
     assert record["maps"]["before"]["points"] != record["maps"]["after"]["points"]
-    assert record == measure_map(embedders, "dev", pairs)
+    assert record == measure_map(sources, "dev", pairs)
     json.dumps(record, allow_nan=False)
 
 
-def test_the_map_by_a_slow_loop(embedders, pairs, record):
+def test_the_map_by_a_slow_loop(sources, pairs, record):
     by_text = {(item.sentence_1, item.sentence_2): item for item in pairs.examples}
     examples = [by_text[pair["sentence_1"], pair["sentence_2"]] for pair in record["pairs"]]
-    embedder = embedders["after"]
+    embedder = sources["after"].embedder
     rows = EncodedExamples(examples, embedder.tokenizer, 64, "bi")
     vectors = embed(embedder.encoder, rows, "mean", "fp32").double()
     cosines = torch.nn.functional.cosine_similarity(vectors[:, None], vectors[None], dim=-1)

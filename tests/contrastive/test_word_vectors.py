@@ -9,7 +9,7 @@ from scipy.stats import spearmanr
 
 from contrastive.quality.__main__ import main
 from contrastive.quality.pair_map import project
-from contrastive.quality.word_mean import WordMean
+from contrastive.quality.vector_sources import WordMean
 from contrastive.quality.word_vectors import read_word_vectors
 from data.sentence_sets import read_pairs
 from tests.toy_sets import write_class_file, write_sts_file
@@ -58,7 +58,7 @@ def test_the_mean_is_that_of_a_slow_loop(tmp_path, header, end):
     assert set(words.vectors) == {"the", ".", "U.S.", "u.s.", "n't", "café"}
     table = {name: words.vectors[name].tolist() for name in words.vectors}
     assert table["the"] == [1, 2, 3, 4] and table["café"][3] == pytest.approx(0.01)
-    means, num_cut = WordMean(words).encode(texts)
+    means, num_cut = WordMean(words, words.coverage(texts)).encode(texts)
     assert means.dtype == torch.float32 and num_cut == 0
     for text, mean in zip(texts, means.tolist(), strict=True):
         assert mean == pytest.approx(slow_mean(text, table))
@@ -76,7 +76,8 @@ def test_words_as_they_are_then_in_small_letters_then_split(tmp_path):
     known = [None if vector is None else vector[0] for vector in found]
     # U.S. | the and . | café and : | the and , and x
     assert known == [5, 1, 0, -1, None, 1, None, None]
-    assert words.vectors_in("  ") == [] and not WordMean(words).encode(["  "])[0].any()
+    assert words.vectors_in("  ") == []
+    assert not WordMean(words, words.coverage(["  "])).encode(["  "])[0].any()
 
 
 @pytest.mark.parametrize(
@@ -155,7 +156,8 @@ def test_it_is_measured_as_an_encoder_is(files, tmp_path, capsys):
     texts = []
     for row in pairs:
         texts += row.texts
-    reader = WordMean(read_word_vectors(files / "vectors.txt", texts))
+    words = read_word_vectors(files / "vectors.txt", texts)
+    reader = WordMean(words, words.coverage(texts))
     cosines = []
     for row in pairs:
         first, second = reader.encode(row.texts)[0].double().numpy()
