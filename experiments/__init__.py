@@ -10,8 +10,7 @@ The files in reading order:
     checks.py      Which finished or begun runs may be counted in one table.
     tables.py      Mean and standard deviation over seeds as Markdown tables.
     records.py     The records of measured runs, in records/*.jsonl.
-    known_data.py  Which data our records come from, and what does not fit together in a record.
-    receipts.py    What each record says of its origin, and which older ones say less.
+    known_data.py  Which data our records come from, and whether one fits its own command.
     comparable.py  Which records may stand in one row, and which rows may be compared.
     controls.py    The control of each method, and which runs --record methods takes.
     figures.py     Curves and bars of runs.

@@ -123,28 +123,18 @@ def check_recipe(record: Record) -> None:
         )
 
 
-def check_pair(run: Record, control: Record) -> None:
-    """Raise ValueError where a record and that of its control differ in more than their recipes.
-
-    All other options and the data must be the same.
-    """
-    causes = differences_of_pair(run, control)
-    if run["data"] != control["data"]:
-        causes.append("the data are not the same")
-    refuse_pair(run["recipe"], control["recipe"], run["seed"], causes)
-
-
 def check_runs(
     run: Mapping[str, Any],
     control: Mapping[str, Any],
     names: tuple[str, str] | None = None,
     free: Collection[str] = (),
 ) -> None:
-    """Raise ValueError as `check_pair`, for the content of two run.json.
+    """Raise ValueError where a run and its control differ in more than their recipes.
 
-    names: of both in the table, by default their recipes. free: options in which they may differ,
-    those of two arms. Two
-    recipes may read different files, such as those of --nli. Files that both read must be the
+    run, control: the content of their run.json. names: of both in the table, by default their
+    recipes. free: options in which they may differ, those of two arms.
+
+    Two recipes may read different files, such as those of --nli. Files that both read must be the
     same. A run of an older version does not say what it has read.
     """
     records = []

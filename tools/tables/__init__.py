@@ -8,6 +8,7 @@ A table is an entry in tables.toml. The files in reading order:
     conditions.py        When, where and with which code numbers were measured.
     rows.py              A row of a table: the records of its numbers, and of their controls.
     row_chance.py        How far chance in the dev rows moves the scores of a table: a note.
+    record_faults.py     What does not fit together in our records, and what each must say.
     report_rows.py       The rows of the two reports: published beside measured.
     paper_rows.py        The rows of the three papers: published beside measured.
     preparations.py      Other rows, records and notes that need a computation, by name.

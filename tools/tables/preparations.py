@@ -6,7 +6,12 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from experiments.comparable import check_pair, check_row, compared_options
+from experiments.comparable import (
+    check_row,
+    compared_options,
+    differences_of_pair,
+    refuse_pair,
+)
 from experiments.controls import CONTROLS, check_methods
 from experiments.known_data import known_data
 from experiments.records import Record, group_by, group_records, newest_of
@@ -272,6 +277,17 @@ def method_pairs(entry: Entry, records: Sequence[Record]) -> list[Row]:
                 check_pair(run, partner)
             rows.append(row)
     return rows
+
+
+def check_pair(run: Record, control: Record) -> None:
+    """Raise ValueError where a record and that of its control differ in more than their recipes.
+
+    All other options and the data must be the same.
+    """
+    causes = differences_of_pair(run, control)
+    if run["data"] != control["data"]:
+        causes.append("the data are not the same")
+    refuse_pair(run["recipe"], control["recipe"], run["seed"], causes)
 
 
 def other_code(content: Content) -> str:

@@ -21,11 +21,13 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from experiments.known_data import dev_rows_of
+from data.options import numbers_by_task
+from experiments.known_data import known_data
 from experiments.paper_scores import Score
 from experiments.records import RECORDS, Record, read_records
 from experiments.results import join
 from experiments.tables import COLUMNS, OVERALL
+from minbert.commands.options import NONE
 from tools.tables.cut import REPORT_CUT
 from tools.tables.rows import Content, Entry, Row, value_of
 
@@ -176,6 +178,19 @@ def rows_of_products(name: str, num_products: int) -> int | None:
     if name in (ACCURACY_OF_SST, MACRO_F1):
         return num_products
     return num_products // NUM_CLASSES if name.startswith(RECALL) else None
+
+
+def dev_rows_of(record: Mapping[str, Any]) -> dict[str, int]:
+    """Return the number of dev rows of a run by task; {} for unknown data.
+
+    A run with --dev_rows has read fewer of them than its files hold.
+    """
+    known = known_data().get(str(record.get("data")))
+    sizes = dict(known.dev) if known else {}
+    limits = numbers_by_task(record.get("options", {}).get("dev_rows", NONE))
+    for task in limits.keys() & sizes.keys():
+        sizes[task] = min(sizes[task], int(limits[task]))
+    return sizes
 
 
 def dev_rows(records: Sequence[Mapping[str, Any]]) -> dict[str, int]:
