@@ -137,9 +137,9 @@ class Embedder:
         batches = sorted_batches(rows.lengths, self.batch_size, self.block_size)
         if not self.shares_batches:
             return self._of_batches(rows, progress(batches), read, pooling)
-        own = processes.share_out(batches)
-        vectors = self._of_batches(rows, progress(own.batches), read, pooling)
-        return processes.join_rows(own, vectors, len(rows))
+        share = processes.share_out(batches)
+        vectors = self._of_batches(rows, progress(share.batches), read, pooling)
+        return processes.join_rows(share, vectors, len(rows))
 
     def _of_batches(
         self, rows: EncodedExamples, batches: Batches, read: Read, pooling: str

@@ -431,7 +431,8 @@ class ContrastiveTension(Method):
         )  # (B, H)
         first = self.projection(first)  # (B, P)
         second = self.second_projection(second)  # (B, P)
-        is_identical = [one == other for one, other in zip(first_ids, second_ids, strict=True)]
+        id_pairs = zip(first_ids, second_ids, strict=True)
+        is_identical = [first_id == second_id for first_id, second_id in id_pairs]
         is_positive = torch.tensor(is_identical, device=first.device)  # (B,)
         return losses.contrastive_tension(first, second, is_positive, self.as_printed)
 

@@ -142,15 +142,15 @@ class KindChoice(NamedTuple):
 def choose_kind(labels: Labels, request: TaskRequest) -> KindChoice:
     """The kind that --task names, or the one that the labels suggest."""
     num_labels = len(labels.counts)
-    found = f"{num_labels:,} different labels"
+    counted = f"{num_labels:,} different labels"
     # What the user says, wins. It must fit the labels.
     if request.kind == "score":
         check_numbers(labels, request)
         return KindChoice("score", "as --task says")
     if request.kind == "binary" and num_labels != 2:
         raise ValueError(
-            f"{labels.place}: it holds {found}, and --task {request.name} says kind=binary, which "
-            "has two. Pass kind=classes, or another column as label=."
+            f"{labels.place}: it holds {counted}, and --task {request.name} says kind=binary, "
+            "which has two. Pass kind=classes, or another column as label=."
         )
     if request.kind == "multilabel":
         return KindChoice("multilabel", "as --task says")
@@ -163,7 +163,7 @@ def choose_kind(labels: Labels, request: TaskRequest) -> KindChoice:
         return KindChoice(kind, f"labels= names {len(request.labels)}")
     # Otherwise the labels decide.
     if num_labels == 2:
-        return KindChoice("binary", found)
+        return KindChoice("binary", counted)
     if labels.are_numbers:
         choice = choose_kind_of_numbers(labels, request)
         if choice is not None:
@@ -171,10 +171,10 @@ def choose_kind(labels: Labels, request: TaskRequest) -> KindChoice:
     check_repeated(labels, request)
     if num_labels > MAX_CLASSES:
         raise ValueError(
-            f"{labels.place}: it holds {found} in {len(labels):,} rows. If they are classes, say "
+            f"{labels.place}: it holds {counted} in {len(labels):,} rows. If they are classes, say "
             f"kind=classes in --task {request.name}. Otherwise name another column with label=."
         )
-    return KindChoice("classes", found)
+    return KindChoice("classes", counted)
 
 
 def choose_kind_of_numbers(labels: Labels, request: TaskRequest) -> KindChoice | None:

@@ -307,13 +307,13 @@ def triplets_in_pairs(text: TrainingText) -> list[tuple[str, ...]]:
     """
     partners: dict[str, dict[bool, list[str]]] = {}
     for row, label in zip(text.rows, text.labels or [], strict=True):
-        for one, other in (row, row[::-1]):
-            of_text = partners.setdefault(one, {True: [], False: []})
-            of_text[label == 1].append(other)
+        for text_of_pair, partner in (row, row[::-1]):
+            of_text = partners.setdefault(text_of_pair, {True: [], False: []})
+            of_text[label == 1].append(partner)
     triplets: list[tuple[str, ...]] = []
-    for one, of_text in partners.items():
-        for pair in zip(of_text[True], of_text[False], strict=False):
-            triplets.append((one, *pair))
+    for anchor, of_text in partners.items():
+        for positive, negative in zip(of_text[True], of_text[False], strict=False):
+            triplets.append((anchor, positive, negative))
     return triplets
 
 

@@ -215,9 +215,9 @@ def reproduce_record(source: str, out: Path, data_dir: Path, start: bool, say: S
         *notes_on(record),
     )
     data_dir = folder_of_data(data_dir)
-    found = digest_of_data(data_dir, record)
-    if found != record["data"]:
-        held = f"has the digest {found[:10]}" if found else "does not hold all files of its tasks"
+    digest = digest_of_data(data_dir, record)
+    if digest != record["data"]:
+        held = f"has the digest {digest[:10]}" if digest else "does not hold all files of its tasks"
         raise ValueError(
             f"{data_dir} {held}, and the record was made with {record['data'][:10]}. "
             f"{describe(record['data'])}Give the folder of its data as --data-dir."

@@ -81,8 +81,11 @@ class Series:
 
     def flags_of(self, name: str) -> tuple[str, ...]:
         """Return the flags of all runs, and those of the arm."""
-        own = [arm.flags for arm in self.arms if arm.name == name]
-        return (*self.flags, *(own[0] if own else ()))
+        flags = list(self.flags)
+        for arm in self.arms:
+            if arm.name == name:
+                flags += arm.flags
+        return tuple(flags)
 
     def folder(self, name: str, seed: int) -> Path:
         """Return the folder of one run."""
@@ -100,9 +103,9 @@ class Series:
     def command(self, name: str, seed: int) -> list[str] | None:
         """Return the command that brings one run to its end, or None where it is finished."""
         folder = self.folder(name, seed)
-        what = ["--recipe", self.recipe_of(name), "--seed", str(seed)]
-        where = ["--output-dir", str(folder.parent), "--name", folder.name]
-        return command_of(folder, [*what, *where, *self.flags_of(name)])
+        flags = ["--recipe", self.recipe_of(name), "--seed", str(seed)]
+        flags += ["--output-dir", str(folder.parent), "--name", folder.name]
+        return command_of(folder, [*flags, *self.flags_of(name)])
 
 
 def command_of(folder: Path, flags: Sequence[str]) -> list[str] | None:

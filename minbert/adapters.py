@@ -382,12 +382,12 @@ def _changed(
         weight = weight.T  # (O, I)
     shapes = {f"lora_{infix}A": (rank, weight.size(-1)), f"lora_{infix}B": (weight.size(0), rank)}
     for part, shape in shapes.items():
-        found = tuple(parts[part].tensor.shape) if part in parts else None
-        if found != shape:
+        stored_shape = tuple(parts[part].tensor.shape) if part in parts else None
+        if stored_shape != shape:
             raise ValueError(
-                f"{path}: {part} of '{module}' has the shape {found}; expected is {shape}, for "
-                f"rank {rank} and the base's matrix. The adapter, its config and the base do not "
-                "belong together, or the file is damaged."
+                f"{path}: {part} of '{module}' has the shape {stored_shape}; expected is {shape}, "
+                f"for rank {rank} and the base's matrix. The adapter, its config and the base do "
+                "not belong together, or the file is damaged."
             )
     check_parts(module, parts, config, path)
     down = parts[f"lora_{infix}A"].tensor.float()  # (r, I)

@@ -208,8 +208,8 @@ def _format_of(name: str) -> str:
 
 def _advice_on(names: Sequence[str]) -> str:
     """What to do with files of weights that are not read."""
-    own = [name for name in names if "/" not in name]
-    pytorch = [name for name in own if _format_of(name) == "PyTorch"]
+    outer = [name for name in names if "/" not in name]
+    pytorch = [name for name in outer if _format_of(name) == "PyTorch"]
     readable = [name for name in pytorch if name.endswith((".safetensors", ".bin"))]
     shards = [name for name in readable if SHARD.fullmatch(name)]
     if shards:
@@ -223,7 +223,7 @@ def _advice_on(names: Sequence[str]) -> str:
     inner = [name for name in names if name.endswith(WEIGHT_SOURCES)]
     if inner:
         return f"Give the folder {inner[0].rpartition('/')[0]} in it, if that is the model."
-    formats = {_format_of(name) for name in own}
+    formats = {_format_of(name) for name in outer}
     for library, switch in (("TensorFlow", "from_tf"), ("Flax", "from_flax")):
         if library in formats:
             return (

@@ -112,11 +112,11 @@ def tfidf_probabilities(
     fitted = fit_tfidf(task, evenly_spaced(train, MAX_TRAINING_ROWS))
     if fitted is None:
         return None
-    found = fitted.model.predict_proba(tfidf_features(fitted.vectorizer, rows))
+    of_classes = fitted.model.predict_proba(tfidf_features(fitted.vectorizer, rows))
     if task.is_multilabel:
-        return found
+        return of_classes
     shares = np.zeros((len(rows), len(task.label_names)))
-    shares[:, fitted.model.classes_.astype(np.int64)] = found
+    shares[:, fitted.model.classes_.astype(np.int64)] = of_classes
     return shares if task.kind == "classes" else shares[:, 1]
 
 

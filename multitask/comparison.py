@@ -150,9 +150,9 @@ def read_label_set(text: str, task: Task) -> list[bool]:
 def read_files(paths: Sequence[Path], options: CompareOptions) -> Compared:
     """The predictions in leaderboard files of one task. ValueError where the rows differ."""
     check = CheckOptions(tuple(map(str, paths)), gold=options.gold, data_dir=options.data_dir)
-    found = [find_rows(str(path), check, find_run(path)) for path in paths]
-    task, rows = found[0]
-    for path, (other_task, other_rows) in zip(paths, found, strict=True):
+    tasks_and_rows = [find_rows(str(path), check, find_run(path)) for path in paths]
+    task, rows = tasks_and_rows[0]
+    for path, (other_task, other_rows) in zip(paths, tasks_and_rows, strict=True):
         if (other_task.name, other_rows.table.path) != (task.name, rows.table.path):
             raise ValueError(
                 f"{paths[0]} predicts {task.title} ({rows.table.path}), and {path} predicts "

@@ -218,9 +218,9 @@ class Predictor:
         if not shares_batches:
             return predict(*asked)
         # Sorted again, the rows of these batches make the same batches.
-        own = processes.share_out(sorted_batches(rows.lengths, self.batch_size))
-        outputs = predict(*asked, chosen=np.array(own.rows))
-        return processes.join_rows(own, torch.from_numpy(outputs), len(rows)).numpy()
+        share = processes.share_out(sorted_batches(rows.lengths, self.batch_size))
+        outputs = predict(*asked, chosen=np.array(share.rows))
+        return processes.join_rows(share, torch.from_numpy(outputs), len(rows)).numpy()
 
 
 # --- rows -----------------------------------------------------------------------------------------

@@ -152,8 +152,8 @@ def matthews(predictions: np.ndarray, labels: np.ndarray) -> float:
     predicted = (predictions[:, None] == names).astype(np.float64)  # (N, C)
     true = (labels[:, None] == names).astype(np.float64)  # (N, C)
 
-    def covariance(one: np.ndarray, other: np.ndarray) -> float:
-        return float(((one - one.mean(axis=0)) * (other - other.mean(axis=0))).sum())
+    def covariance(first: np.ndarray, second: np.ndarray) -> float:
+        return float(((first - first.mean(axis=0)) * (second - second.mean(axis=0))).sum())
 
     spread = covariance(predicted, predicted) * covariance(true, true)
     return covariance(predicted, true) / spread**0.5 if spread > 0 else 0.0

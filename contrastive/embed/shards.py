@@ -69,9 +69,9 @@ def check_complete(folder: Path, shards: Iterable[Shard]) -> list[Path]:
     shards = list(shards)
     totals = {shard.total for shard in shards}
     if len(totals) != 1:
-        found = "files of different numbers of shards" if totals else "no file of a shard"
+        files = "files of different numbers of shards" if totals else "no file of a shard"
         raise ValueError(
-            f"--vectors is {folder}, a folder with {found}. Pass a folder that --out and --shard "
+            f"--vectors is {folder}, a folder with {files}. Pass a folder that --out and --shard "
             "have filled, or a .npy file."
         )
     total = totals.pop()

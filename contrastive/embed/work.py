@@ -50,10 +50,10 @@ def answer_query(
 ) -> str:
     """The text that --query prints."""
     assert request.query is not None
-    found = nearest(vectors, min(request.top, len(sentences)), query.vector)
+    neighbours = nearest(vectors, min(request.top, len(sentences)), query.vector)
     remark = f" (cut to {query.max_length} tokens)" if query.is_cut else ""
     heading = f"query{remark}: {request.query.strip()}"
-    return list_neighbours(heading, found.cosines[0], found.rows[0], sentences)
+    return list_neighbours(heading, neighbours.cosines[0], neighbours.rows[0], sentences)
 
 
 def answer_nearest(neighbours: Neighbours, sentences: Sequence[Sentence]) -> Iterator[str]:
@@ -141,9 +141,9 @@ def write_shard(
     assert path is not None
     rows = shard.rows(len(sentences))
     log(f"shard {shard}: sentences {rows.start + 1:,} to {rows.stop:,} of {len(sentences):,}")
-    own = sentences[rows.start : rows.stop]
+    sentences_of_shard = sentences[rows.start : rows.stop]
     record = {
-        **record_of([sentence.text for sentence in own], embedder),
+        **record_of([sentence.text for sentence in sentences_of_shard], embedder),
         "shard": str(shard),
         "precision": embedder.precision,
         "normalised": request.normalise,
@@ -152,7 +152,9 @@ def write_shard(
         log(f"vectors: {path} is complete already")
         processes.leave()
         return
-    vectors = compute_vectors(request, embedder, own, log, f"sentence {{}} of shard {shard}")
+    vectors = compute_vectors(
+        request, embedder, sentences_of_shard, log, f"sentence {{}} of shard {shard}"
+    )
     processes.leave()
     write_vectors(path, vectors, request.normalise, record)
     log(f"vectors: {path}, {len(vectors):,} rows of {vectors.size(1)}")

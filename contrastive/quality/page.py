@@ -186,8 +186,8 @@ def _widths(sets: Record) -> str:
     """How far the interval of the encoder's own correlation reaches to one side, set by set."""
     widths = []
     for name, of_set in sets.items():
-        own = next(iter(of_set["vectors"].values()))
-        error = own["standard_errors"]["spearman"]
+        first = next(iter(of_set["vectors"].values()))
+        error = first["standard_errors"]["spearman"]
         low, high = Estimate(0.0, error**2, of_set["groups"]).interval
         widths.append(f"± {(high - low) / 2:.3f} ({name})")
     return ", ".join(widths)

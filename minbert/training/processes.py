@@ -190,19 +190,19 @@ def share_out(batches: list[list[int]]) -> OwnBatches:
     batches: the numbers of their rows, the same in all processes. With fewer batches than
     processes, a process without any takes the first one, and its rows do not count.
     """
-    own = batches[number() :: count()]
-    return OwnBatches(own or batches[:1], is_counted=bool(own))
+    share = batches[number() :: count()]
+    return OwnBatches(share or batches[:1], is_counted=bool(share))
 
 
-def join_rows(own: OwnBatches, values: Tensor, num_rows: int) -> Tensor:
+def join_rows(share: OwnBatches, values: Tensor, num_rows: int) -> Tensor:
     """The values (num_rows, ...) of all rows, from those that each process has computed.
 
-    values: float32 on the CPU, for each row of the own batches, in the order of their numbers.
+    values: float32 on the CPU, for each row of the share, in the order of their numbers.
     All bits stay as they are: whole numbers are added, as a sum of floats makes 0.0 of -0.0.
     """
     whole = values.new_zeros(num_rows, *values.shape[1:])
-    if own.is_counted:
-        whole[own.rows] = values
+    if share.is_counted:
+        whole[share.rows] = values
     return add(whole.view(torch.int32)).view(torch.float32)
 
 

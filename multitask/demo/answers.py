@@ -167,12 +167,12 @@ class Demo:
         rows = self.training_rows[task]
         cosines = rows.vectors @ self.vectors_of(known, [example])[0]  # (N,)
         places = np.argsort(-cosines, kind="stable")[:NUM_NEAREST]
-        found = []
+        rows_of_table = []
         for place in places.tolist():
             neighbour = rows.examples[place]
             label = known.label_text(neighbour.answer)
-            found.append([f"{cosines[place]:.3f}", label, *neighbour.texts])
-        return {"rows": found, "notes": rows.notes}
+            rows_of_table.append([f"{cosines[place]:.3f}", label, *neighbour.texts])
+        return {"rows": rows_of_table, "notes": rows.notes}
 
     def open_training_rows(self, task: Task) -> TrainingRows:
         """Read and encode the training rows of a task, or some of them at even distances.

@@ -112,7 +112,7 @@ def agrees(value: Any, expected: Any) -> bool:
     if isinstance(expected, list | tuple):
         if len(value) != len(expected):
             return False
-        return all(agrees(one, other) for one, other in zip(value, expected, strict=True))
+        return all(map(agrees, value, expected))
     return value == expected
 
 

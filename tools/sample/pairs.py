@@ -82,8 +82,8 @@ def nearest(vectors: np.ndarray) -> Neighbours:
     cosines = []
     for start in range(0, len(vectors), CHUNK):
         similarity = vectors[start : start + CHUNK] @ vectors.T  # (CHUNK, N)
-        own = np.arange(len(similarity))
-        similarity[own, start + own] = -1.0
+        rows = np.arange(len(similarity))
+        similarity[rows, start + rows] = -1.0  # a vector and itself
         order = np.argsort(-similarity, axis=1, kind="stable")[:, :NUM_NEIGHBOURS]
         numbers.append(order)
         cosines.append(np.take_along_axis(similarity, order, axis=1))

@@ -108,8 +108,8 @@ def items_of(entry: Entry, records: Sequence[Record]) -> list[Record]:
         return list(records)
     items = []
     for record in records:
-        each = entry["each"]
-        parts = values_of(record, each) if isinstance(each, list) else value_of(record, each)
+        keys = entry["each"]
+        parts = values_of(record, keys) if isinstance(keys, list) else value_of(record, keys)
         for part in parts:
             items.append({**record, **part})
     return items

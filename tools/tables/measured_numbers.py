@@ -196,16 +196,16 @@ DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 def words_in_code(code: str) -> list[Line]:
     """Return the docstrings and the comments of a Python file. A docstring is one Line."""
-    found = []
+    lines = []
     for node in ast.walk(ast.parse(code)):
         if isinstance(node, DOCUMENTED):
             text = ast.get_docstring(node, clean=False)
             if text:
-                found.append(Line(node.body[0].lineno, text, None))
+                lines.append(Line(node.body[0].lineno, text, None))
     for token in tokenize.generate_tokens(io.StringIO(code).readline):
         if token.type == tokenize.COMMENT:
-            found.append(Line(token.start[0], token.string.removeprefix("#"), None))
-    return found
+            lines.append(Line(token.start[0], token.string.removeprefix("#"), None))
+    return lines
 
 
 def find_numbers_in_code(code: str) -> list[Finding]:

@@ -384,9 +384,8 @@ def state_changes(entry: Entry, records: Sequence[Record]) -> list[Row]:
     words = judge(cells)
     changed = []
     for place, row in enumerate(rows):
-        own = range(place * size, (place + 1) * size)
         changes = []
-        for number in own:
+        for number in range(place * size, (place + 1) * size):
             word = f" ({words[number]})" if words[number] else ""
             changes.append(format_difference(cells[number]) + word)
         changed.append(replace(row, values={**row.values, "changes": changes}))
