@@ -4,8 +4,8 @@ B batch, H hidden, K hidden states of an encoder, t temperature.
 
 A contrastive loss pulls vectors that belong together towards each other and pushes other vectors
 apart. Each loss here takes vectors and returns a scalar, the mean over the batch. Its docstring
-names the paper and the equation. [BSC], [CT] and [SG] stand for papers, [ROB] for a report on this
-course's project. docs/contrastive.md lists them.
+names the paper and the equation. [BSC] is Chernyavskiy et al. 2022, [CT] Carlsson et al. 2021, [SG]
+Kim et al. 2021, and [ROB] a report of Stanford's course CS224N.
 
 Vectors may have any floating dtype. Scores are computed in float32, also under autocast, or in
 float64 where all vectors are float64. A cosine in bfloat16 is wrong by about 0.002. Dividing by a
@@ -129,8 +129,9 @@ def info_nce(
         same_hard: (B, K B) bool, the same for the hard negatives. Here the diagonal counts.
 
     Returns a scalar, at least 0. If all similarities are equal, it is log B, with hard
-    negatives log (1 + K) B. Raises ValueError for positives of another shape, hard negatives that
-    are not K blocks of it, or a temperature that is not above 0.
+    negatives log (1 + K) B. Raises ValueError for positives of another shape (`check_same_shape`),
+    hard negatives that are not K blocks of it, or a temperature that is not above 0
+    (`check_positive`).
 
     Other names of this loss: multiple negatives ranking with scale 1 / t, NT-Xent over rows only,
     in-batch softmax. Compare with `bsc`, which also runs over columns, and with

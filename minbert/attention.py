@@ -32,9 +32,10 @@ def attention(
     Compare with torch.nn.functional.scaled_dot_product_attention, which is_fused calls.
 
     query, key, value: (B, N, T, D), floating point.
-    mask_bias: broadcastable to (B, N, T, T), added to the scores. It is 0 where a token may be
-        attended to, and a very large negative number where not. None masks nothing.
-    dropout_probability: in [0, 1). training: whether to drop at all.
+    mask_bias: broadcastable to (B, N, T, T), added to the scores Q K^T / sqrt(D). It is 0 where a
+        token may be attended to, and a very large negative number where not. None masks nothing.
+    dropout_probability: in [0, 1), of the weights, which the softmax gives. training: whether to
+        drop at all.
     is_fused: whether torch's kernel computes it, with dropout masks of its own. It does only while
         `fast.is_on()`, and where `fast.takes_kernel` says so.
     Returns (B, N, T, D).

@@ -24,10 +24,10 @@ def constant(step: int, num_steps: int, num_warmup_steps: int = 0) -> float:
 def linear(step: int, num_steps: int, num_warmup_steps: int = 0) -> float:
     """Warm up, then go down in a straight line (Devlin et al. 2019, appendix A.2).
 
-    The line would reach 0 at step num_steps, and stays there. The warm-up may be as long as the
-    run, or longer; from step num_steps on, the factor is 0 all the same. Compare with
-    transformers.get_linear_schedule_with_warmup, whose warm-up starts at 0 and so is one step
-    behind.
+    The line is at 1 at step w = num_warmup_steps. It would reach 0 at step num_steps, and stays
+    there. The warm-up may be as long as the run, or longer; from step num_steps on, the factor is 0
+    all the same. Compare with transformers.get_linear_schedule_with_warmup, whose warm-up starts at
+    0 and so is one step behind.
     """
     remaining = (num_steps - step) / max(1, num_steps - num_warmup_steps)
     return min(warmup(step, num_warmup_steps), max(0.0, remaining))
@@ -36,9 +36,10 @@ def linear(step: int, num_steps: int, num_warmup_steps: int = 0) -> float:
 def cosine(step: int, num_steps: int, num_warmup_steps: int = 0) -> float:
     """Warm up, then go down half a cosine (Loshchilov and Hutter 2017, equation 5, one period).
 
-    The cosine would reach 0 at step num_steps, and stays there. The warm-up may be as long as the
-    run, or longer; then the factor is that of the warm-up until it ends. Compare with
-    transformers.get_cosine_schedule_with_warmup, whose warm-up is one step behind.
+    The cosine is at 1 at step w = num_warmup_steps. It would reach 0 at step num_steps, and stays
+    there. The warm-up may be as long as the run, or longer; then the factor is that of the warm-up
+    until it ends. Compare with transformers.get_cosine_schedule_with_warmup, whose warm-up is one
+    step behind.
     """
     if step < num_warmup_steps:
         return warmup(step, num_warmup_steps)

@@ -25,7 +25,8 @@ def sentiment_loss(logits: Tensor, labels: Tensor, weights: Tensor | None = None
 
     Returns a float32 scalar >= 0. For equal logits it is log 5 = 1.609. Raises IndexError or
     RuntimeError (from PyTorch) for a label outside 0 to C - 1. The label -100 is an exception:
-    PyTorch leaves its row out. Compare with torch.nn.CrossEntropyLoss.
+    PyTorch gives its row the loss 0. Without weights the row is not counted in B, and with weights
+    it is. Compare with torch.nn.CrossEntropyLoss.
     """
     if weights is not None:
         of_rows = F.cross_entropy(logits.float(), labels.long(), weights, reduction="none")  # (B,)

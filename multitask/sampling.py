@@ -137,8 +137,9 @@ def mt_dnn(
     batches, so a large task leads. Every row of every task comes exactly once per epoch.
 
     make_batches, generator: as in joint. weights: passes over a task's rows in one epoch, 1 for a
-    task without an entry. 2 doubles its share. 0.5 takes half of its batches, drawn anew each
-    time. The number of batches is rounded (half to even, as `round` does), and at least 1.
+    task without an entry. The number of batches is rounded (half to even, as `round` does), and at
+    least 1. With 2, a second pass is formed, so the task's share doubles. With 0.5, one pass is
+    formed, and any half of its batches is taken: a call forms new ones, so the first half will do.
 
     Returns the steps of one epoch, each with a single batch. Raises ValueError for no tasks, a task
     without batches, or a weight of another task. Compare with joint, where all tasks weigh the same

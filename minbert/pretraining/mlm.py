@@ -49,13 +49,16 @@ def mask_tokens(
 
     input_ids: (B, T) int64.
     is_special: (B, T) bool, True where a token is never chosen: [CLS], [SEP], padding.
-    probability: of every other token to be chosen. Of the chosen tokens 80 % become [MASK], 10 % a
-        random token, and 10 % stay as they are.
+    probability: of every other token to be chosen, each by itself. A chosen token becomes [MASK] in
+        80 % of the cases, a random token in 10 %, and stays as it is in 10 %. A random token is any
+        number from 0 to vocab_size - 1, each as likely as another.
     continues: (B, T) bool, True for the later pieces of a word (##ing). With it, words are chosen
         instead of tokens (whole-word masking), so that a piece cannot be guessed from the rest of
         its own word. Each chosen piece still draws its own replacement, as in BERT's own code.
 
-    Draws from torch's global generator, whose state a checkpoint holds.
+    Returns new tensors. A label is the original id of a chosen token, and IGNORED for all others.
+    Draws from torch's global generator, whose state a checkpoint holds. How many numbers are drawn,
+    and in which order, is free.
     """
     # Which tokens to predict.
     draws = torch.rand(input_ids.shape)  # (B, T), uniform in [0, 1)
