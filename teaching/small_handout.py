@@ -118,7 +118,15 @@ python3 -m venv .venv
 ```
 
 The first test fails, because nothing is written yet. [EXERCISES.md](EXERCISES.md) says what to
-write, and in which order. Commit after each function: `git commit -am "attention"`.
+write, and in which order. Commit after each function: `git commit -am "My first function"`.
+
+- Python must be 3.10 or newer. On Linux, pip installs a PyTorch with the libraries for GPUs. If you
+  have no GPU, run this before the second command. It is a much smaller download:
+  `.venv/bin/pip install torch --index-url https://download.pytorch.org/whl/cpu`
+- Some tests compare with other libraries, such as transformers. Without the library they are
+  skipped, and no point is lost. With `-rs`, pytest says which one is missing.
+- This folder is a part of a larger project. Comments also name files that are only in the full
+  project. No exercise needs them.
 
 A coding agent reads [AGENTS.md](AGENTS.md). It asks the agent to explain, and to leave the writing
 to you. What you did not write, you will not be able to explain.
@@ -126,7 +134,8 @@ to you. What you did not write, you will not be able to explain.
 
 EXERCISES_HEAD = """# The exercises
 
-After this page you know what to write, and how to read a failed test.
+After this page you know what to write, and how to read a failed test. The order of the exercises
+counts: a later one may call an earlier one, as the tests of `layers` call `attention`.
 
 | | exercise | minutes | points | to write | test |
 |---|---|---|---|---|---|

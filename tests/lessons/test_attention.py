@@ -1,9 +1,9 @@
 """Attention on its own. Run it with `python -m pytest -x tests/lessons/test_attention.py`.
 
 The first failure says most, hence `-x`. The order is from easy to hard: numbers worked by hand, a
-slow loop, PyTorch's own layer, properties. A check takes the function that it tests. The same
-checks test the fused branch in tests/minbert/test_fast.py, and wrong versions in
-tests/teaching/mistakes.toml.
+slow loop, PyTorch's own layer, properties. A check takes the function that it tests. In the full
+project the same checks test the fused branch, in tests/minbert/test_fast.py, and the wrong versions
+of tests/teaching/mistakes.toml.
 
 B batch, T tokens, H hidden, N heads, D head size.
 """

@@ -1,8 +1,8 @@
-"""contrastive/losses.py: info_nce, the loss of SimCSE.
+"""The loss of SimCSE. Run it with `python -m pytest -x tests/lessons/test_contrastive_losses.py`.
 
 The first test says what a wrong number most likely means. The others check the loss by hand, by a
-slow loop, against torch's cross-entropy, by its properties and by wrong pairs. The other losses are
-in test_other_contrastive_losses.py.
+slow loop, against torch's cross-entropy, by its properties and by wrong pairs. In the full project,
+test_other_contrastive_losses.py has the tests of the other losses.
 """
 
 import math

@@ -1,9 +1,9 @@
 """The encoder on its own. Run it with `python -m pytest -x tests/lessons/test_layers.py`.
 
-The first failure says most, hence `-x`. attention.py has to work before (test_attention.py). The
+The first failure says most, hence `-x`. The functions of attention.py have to work before. The
 order is from easy to hard: numbers worked by hand, a layer in plain Python, properties, Hugging
-Face's BertModel in values and gradients. A check takes the class that it tests. Wrong versions are
-tested in tests/teaching/mistakes.toml.
+Face's BertModel in values and gradients. A check takes the class that it tests. In the full project
+the same checks test the wrong versions of tests/teaching/mistakes.toml.
 
 B batch, T tokens, H hidden.
 """
@@ -806,7 +806,7 @@ def compare_with_hugging_face(folder: Path, implementation: str, batch: dict[str
     six layers.
     """
     transformers = pytest.importorskip(
-        "transformers", reason="transformers is the reference; run setup.sh --dev"
+        "transformers", reason="transformers is the reference; run pip install transformers"
     )
     theirs = transformers.BertModel.from_pretrained(folder, attn_implementation="eager").eval()
     ours = BertModel.from_pretrained(folder, attention_implementation=implementation)

@@ -1,8 +1,8 @@
 """Which tokens are hidden. Run it with `python -m pytest -x tests/lessons/test_masking.py`.
 
 Corner cases worked by hand, then the law of the draws, then whole words. A test of a law fails by
-chance at most once in 10,000 runs of right code. The model that predicts the tokens is tested in
-tests/lessons/test_mlm.py.
+chance at most once in 10,000 runs of right code. In the full project, tests/lessons/test_mlm.py
+tests the model that predicts the tokens.
 
 B batch, T tokens.
 """

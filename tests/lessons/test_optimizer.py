@@ -1,9 +1,9 @@
 """AdamW on its own. Run it with `python -m pytest -x tests/lessons/test_optimizer.py`.
 
 The first failure says most, hence `-x`. Steps worked by hand, the course's reference numbers, a
-slow loop in plain Python, PyTorch's AdamW, properties. A check takes the class that it tests. The
-same checks test the fused update in tests/minbert/test_fast.py, and wrong versions in
-tests/teaching/mistakes.toml.
+slow loop in plain Python, PyTorch's AdamW, properties. A check takes the class that it tests. In
+the full project the same checks test the fused update, in tests/minbert/test_fast.py, and the wrong
+versions of tests/teaching/mistakes.toml.
 """
 
 from __future__ import annotations
@@ -529,7 +529,7 @@ def test_by_hand(check):
 
 
 def test_course_reference():
-    """The six numbers of the course's optimizer_test.py: linear 3 -> 2 without bias, 1,000 steps.
+    """The six numbers of the course's own test: linear 3 -> 2 without bias, 1,000 steps.
 
     1,000 float32 steps round 1,000 times. The same in float64 ends 7e-6 away. A decay that is
     written as p times (1 - lr decay) ends 2e-5 away.

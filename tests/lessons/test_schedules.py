@@ -208,7 +208,7 @@ def test_tension_by_hand():
 def test_equals_transformers_from_the_end_of_the_warm_up(name, theirs):
     """During warm-up ours is one step ahead. Theirs starts at 0: its first step moves nothing."""
     transformers = pytest.importorskip(
-        "transformers", reason="transformers is the reference; run setup.sh --dev"
+        "transformers", reason="transformers is the reference; run pip install transformers"
     )
     import torch
 

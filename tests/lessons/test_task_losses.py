@@ -2,7 +2,8 @@
 
 Numbers worked by hand, slow loops, PyTorch's modules in values and gradients, properties. Then
 `prior_shift`, which tells a paraphrase model how rare paraphrases are. A check takes the loss that
-it tests. Wrong versions are tested in tests/teaching/mistakes.toml.
+it tests. In the full project the same checks test the wrong versions of
+tests/teaching/mistakes.toml.
 """
 
 from __future__ import annotations
