@@ -7,7 +7,6 @@ without them, and numbers the rows anew. The rule is that of held_out.py.
 from __future__ import annotations
 
 import csv
-import io
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,6 +17,7 @@ from minbert.commands.ending import exit_code
 from minbert.commands.files import write_text
 from minbert.commands.flags import Parser
 from tools.sample.held_out import HeldOut, read_held_out
+from tools.sample.rows import to_text
 
 Table = list[list[str]]
 
@@ -47,13 +47,6 @@ def split_table(table: Table, columns: Sequence[str], held_out: HeldOut) -> tupl
             numbers[0] = str(len(kept))
         kept.append([*numbers, *row[num_numbers:]])
     return kept, touching
-
-
-def to_text(table: Table) -> str:
-    """Return a table as `rows.write_split` writes it."""
-    text = io.StringIO()
-    csv.writer(text, delimiter="\t", lineterminator="\n").writerows(table)
-    return text.getvalue()
 
 
 @exit_code("python -m tools.sample.clean")

@@ -11,8 +11,6 @@ families of related meanings.
 
 from __future__ import annotations
 
-import csv
-import io
 import re
 import sys
 from collections import Counter
@@ -24,7 +22,6 @@ from typing import NamedTuple
 
 from data.examples import COURSE_FILES, PARA, SST, STS, Format
 from minbert.commands.ending import exit_code
-from minbert.commands.files import write_text
 from minbert.commands.flags import Parser
 from minbert.commands.outputs import (
     HELP_OF_OVERWRITE,
@@ -33,6 +30,7 @@ from minbert.commands.outputs import (
     check_outputs,
     is_never_ours,
 )
+from tools.sample.rows import write_fields
 
 NUM_ROWS = {"train": 3000, "dev": 500, "test": 500}
 
@@ -513,7 +511,7 @@ def write_controlled(folder: str | Path, seed: int = 0) -> None:
         for split, size in NUM_ROWS.items():
             split_rows = [rows.pop() for _ in range(size)]
             path = Path(folder) / COURSE_FILES[format.name][split]
-            write_split(path, format, split, split_rows)
+            write_fields(path, format, split, split_rows)
 
 
 def make_rows(
@@ -542,22 +540,6 @@ def make_rows(
     rows = list(row_of_texts.values())
     random.shuffle(rows)
     return rows
-
-
-def write_split(path: Path, format: Format, split: str, rows: list[list[str | float]]) -> None:
-    """Write one file as the course does. A test file has no labels."""
-    lines: list[list[str | float]] = [["", "id", *format.text_columns, format.label_column]]
-    for number, row in enumerate(rows):
-        lines.append([number, *row])
-    if split == "test":
-        lines = [line[:-1] for line in lines]
-    if split == "test" and format is SST:
-        # The course's file has one more index column.
-        lines = [[number, *line] for number, line in enumerate(lines)]
-
-    text = io.StringIO()
-    csv.writer(text, delimiter="\t", lineterminator="\n").writerows(lines)
-    write_text(path, text.getvalue())
 
 
 @exit_code("python -m tools.sample.controlled")

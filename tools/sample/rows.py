@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import hashlib
 import io
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from enum import Enum
 from pathlib import Path
 from random import Random
@@ -78,24 +78,39 @@ def unique(rows: Sequence[Row]) -> list[Row]:
 def write_split(
     path: Path, format: Format, split: str, rows: Sequence[Row], random: Random
 ) -> None:
-    """Write one file as the course does. A test file has no labels."""
-    lines: list[list[str | float]] = [["", "id", *format.text_columns, format.label_column]]
-    for number, row in enumerate(rows):
+    """Write one file of the sample. The ids begin with the source of the row."""
+    fields: list[list[str | float]] = []
+    for row in rows:
         row_id = f"{row.source.value}{random.getrandbits(92):023x}"
         texts = row.texts
         if format is SST:
             # The course's sentences begin with a space.
             texts = tuple(f" {text}" for text in texts)
         label = f"{row.label:g}" if format.name != "para" else f"{row.label:.1f}"
-        lines.append([number, row_id, *texts, label])
+        fields.append([row_id, *texts, label])
+    write_fields(path, format, split, fields)
+
+
+def write_fields(
+    path: Path, format: Format, split: str, rows: Sequence[Sequence[str | float]]
+) -> None:
+    """Write one file as the course does. rows: id, texts and label. A test file has no labels."""
+    lines: list[list[str | float]] = [["", "id", *format.text_columns, format.label_column]]
+    for number, row in enumerate(rows):
+        lines.append([number, *row])
     if split == "test":
         lines = [line[:-1] for line in lines]
     if split == "test" and format is SST:
         # The course's file has one more index column.
         lines = [[number, *line] for number, line in enumerate(lines)]
+    write_text(path, to_text(lines))
+
+
+def to_text(table: Iterable[Sequence[str | float]]) -> str:
+    """Return the text of a file, with tabs between the fields."""
     text = io.StringIO()
-    csv.writer(text, delimiter="\t", lineterminator="\n").writerows(lines)
-    write_text(path, text.getvalue())
+    csv.writer(text, delimiter="\t", lineterminator="\n").writerows(table)
+    return text.getvalue()
 
 
 def is_sample(path: Path) -> bool:
