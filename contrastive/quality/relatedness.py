@@ -10,6 +10,8 @@ Legend: N pairs, D features of a pair, S = 5 scores.
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -24,6 +26,8 @@ BATCH = 64
 EPOCHS_IN_ROUND = 50  # between two looks at the dev pairs
 MOST_EPOCHS = 1000
 TENACITY = 3  # rounds without a better correlation
+
+Model = TypeVar("Model")
 
 
 def values() -> Tensor:
@@ -75,17 +79,34 @@ def fit_layer(
         torch.manual_seed(SEED)
         layer = nn.Linear(inputs.size(1), NUM_SCORES)
         optimizer = torch.optim.Adam(layer.parameters())
-        best = copy.deepcopy(layer)
-        best_pearson = -1.0
-        num_worse = 0
-        for _ in range(0, MOST_EPOCHS + 1, EPOCHS_IN_ROUND):
+
+        def score_round() -> float:
             train_round(layer, optimizer, inputs, targets)
-            pearson = correlations(predict_scores(layer, dev_inputs), dev_scores)["pearson"]
-            if pearson > best_pearson:
-                best_pearson = pearson
-                best = copy.deepcopy(layer)
-                continue
-            if num_worse >= TENACITY:
-                break
-            num_worse += 1
+            return correlations(predict_scores(layer, dev_inputs), dev_scores)["pearson"]
+
+        num_rounds = MOST_EPOCHS // EPOCHS_IN_ROUND + 1
+        return best_of_rounds(layer, score_round, num_rounds, TENACITY)
+
+
+def best_of_rounds(
+    model: Model, score_round: Callable[[], float], num_rounds: int, tenacity: int
+) -> Model:
+    """A copy of the model as it was after the round with the best score.
+
+    score_round: trains the model for a round and returns its score, above -1. num_rounds: at most.
+    tenacity: rounds without a better score that do not end the training. They need not follow each
+    other, as in the toolkit.
+    """
+    best = model
+    best_score = -1.0
+    num_worse = 0
+    for _ in range(num_rounds):
+        score = score_round()
+        if score > best_score:
+            best_score = score
+            best = copy.deepcopy(model)
+            continue
+        if num_worse >= tenacity:
+            break
+        num_worse += 1
     return best

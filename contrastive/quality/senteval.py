@@ -16,14 +16,13 @@ Legend: N rows, D features of a row.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 
-from contrastive.quality.relatedness import fit_layer, predict_scores
+from contrastive.quality.relatedness import best_of_rounds, fit_layer, predict_scores
 from contrastive.quality.vector_sources import VectorSource
 from contrastive.zero_shot import correlations
 from data.senteval import Rows, TransferTask
@@ -94,21 +93,14 @@ def fit_mlp(
         random_state=np.random.RandomState(SEED),
     )
     classes = np.unique(np.concatenate([labels, held_out[1]]))
-    best = network
-    best_score = -1.0
-    num_worse = 0
-    for _ in range(0, MOST_EPOCHS + 1, EPOCHS_IN_ROUND):
+
+    def score_round() -> float:
         for _ in range(EPOCHS_IN_ROUND):
             network.partial_fit(features, labels, classes=classes)  # shuffles anew
-        score = network.score(*held_out)
-        if score > best_score:
-            best_score = score
-            best = copy.deepcopy(network)
-            continue
-        if num_worse >= TENACITY:
-            break
-        num_worse += 1
-    return best
+        return network.score(*held_out)
+
+    num_rounds = MOST_EPOCHS // EPOCHS_IN_ROUND + 1
+    return best_of_rounds(network, score_round, num_rounds, TENACITY)
 
 
 FITS: dict[str, Fit] = {"logistic": fit_logistic, "mlp": fit_mlp}
