@@ -165,7 +165,8 @@ def with_long_names(flags: dict[str, Any]) -> dict[str, Any]:
 
     So --resume finds the files from any folder.
     """
-    names = {item.name for item in all_fields(TrainOptions)}
+    # schedule and warmup are options of the tasks as well, which have no flag here.
+    names = {item.name for item in all_fields(TrainOptions)} - set(LEFT_OUT)
     values = {name if name in names else PREFIX + name: value for name, value in flags.items()}
     if "dev" in values:
         values["dev"] = values["dev"].absolute()

@@ -9,6 +9,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from contrastive.presets import settings_of
 from contrastive.quality.training_history import read_training
 from contrastive.registry import METHODS
 from contrastive.sentences import draw_words, words_of
@@ -18,6 +19,7 @@ from contrastive.train.parser import parse
 from contrastive.train.texts import read_rows
 from data.sentence_sets import read_pairs
 from minbert import BertModel, BertTokenizer
+from minbert.training.options import TrainingOptions
 from minbert.training.stage import Place, encoder_fingerprint
 from minbert.training.starting_model import StartingModel
 from tests.small_models import make_model
@@ -79,6 +81,18 @@ def test_a_stage_alone(train, method, tiny_model, sample_data):
     record = json.loads((folder / "run.json").read_text())
     assert record["options"]["contrastive_steps"] == 3
     assert not (folder / "checkpoint").exists()
+
+
+def test_every_short_flag_is_a_setting_of_the_stage(files):
+    """Also schedule and warmup, which the tasks have under the same names."""
+    words = ["simcse", "--text", str(files["sentences"]), "--out", "out"]
+    passed = {"schedule": "cosine", "warmup": 0.9, "epochs": 7, "max_length": 9, "lr": 0.5}
+    for name, value in passed.items():
+        words += [f"--{name}", str(value)]
+    run = parse(words)
+    settings = settings_of("simcse", run.options.contrastive, 768, "cpu")
+    assert {name: getattr(settings, name) for name in passed} == passed
+    assert run.options.training == TrainingOptions(), "the options of the tasks stay as they are"
 
 
 def test_it_is_the_stage_of_the_main_job(train, tiny_model, files, sample_data, tmp_path):
