@@ -6,8 +6,7 @@ small_handout.py  Which files a hand-out needs, and the pages that it has.
 handout.py      Command: writes the files of some exercises without their answers.
 grafting.py     From a student's file to one function that may be called.
 calls.py        How each function is called.
-references.py   The formulas of the exercises in numpy.
-judging.py      How the cases of checks are drawn, and how answers are judged.
+judging.py      How answers are judged, and the numbers that cases are made of.
 checks.py       The checks of each function.
 children.py     Runs a function in a forked process.
 running.py      Runs a student's function in a child process with limits.

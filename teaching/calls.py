@@ -1,25 +1,36 @@
 """The child's side of grading: how each function of the exercises is called.
 
-A case comes from judging.py as arrays and plain values. The answer goes back as plain lists, which
-JSON can hold. Nothing here knows which result is right.
+The answer goes back as plain lists, which JSON can hold. Nothing here knows which result is right.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from minbert import AdamW, BertConfig, fast
-from minbert.attention import MultiHeadAttention
-from minbert.bert import BertEmbeddings, BertLayer, FeedForward
 
-Tensors = dict[str, Tensor]
-Settings = Mapping[str, Any]
+Values = dict[str, Any]
+
+# Values of a case that say how a function is called, and are none of its arguments.
+SETTINGS_OF_CALLS = {"seed", "cast", "cast_to", "gradients_of"}
+
+
+class Case(NamedTuple):
+    """One call of a function, or several."""
+
+    # Calls the function, with the values of the case.
+    call: Callable[[Any, Values], Any]
+
+    # Arrays and plain values by name. `seed`: of torch. `cast`: the arrays that are passed in the
+    # dtype `cast_to`. `gradients_of`: the arrays whose gradients are judged.
+    values: Values
+
 
 # --- a call and its answer ------------------------------------------------------------------------
 
@@ -33,26 +44,27 @@ def warm_up() -> None:
     torch.zeros(2, 2).bfloat16() @ torch.zeros(2, 2).bfloat16()
 
 
-def answer(name: str, function: Any, inputs: Mapping[str, np.ndarray], options: Settings) -> str:
+def answer(function: Any, case: Case) -> str:
     """Call a function, and describe its result as JSON.
 
     The JSON holds `output`, its `dtype`, `changed` (names of inputs that it changed) and
-    `gradients` (by name of the inputs in options["gradients_of"]: of the sum of output times the
-    input "probe"). An exception of the function is `error` instead.
+    `gradients` (by name of the inputs in `gradients_of`: of the sum of the output, each number
+    times one that is always the same). An exception of the function is `error` instead.
     """
-    torch.manual_seed(options.get("seed", 0))
-    tensors = {key: torch.from_numpy(np.array(value)) for key, value in inputs.items()}
-    before = {key: value.clone() for key, value in tensors.items()}
-    wanted = options.get("gradients_of", [])
-    for key in wanted:
-        tensors[key].requires_grad_()
+    values = dict(case.values)
+    torch.manual_seed(values["seed"])
+    arrays = {name: value for name, value in values.items() if isinstance(value, np.ndarray)}
+    tensors = {name: torch.from_numpy(value.copy()) for name, value in arrays.items()}
+    wanted = values.get("gradients_of", [])
+    for name in wanted:
+        tensors[name].requires_grad_()
     try:
         with fast.switched(is_fast=False):
-            output = CALLS[name](function, dict(tensors), options)
+            output = case.call(function, values | tensors)
         parts = {
             "output": output,
             "dtype": str(getattr(output, "dtype", "")).removeprefix("torch."),
-            "changed": [key for key in tensors if is_changed(tensors[key], before[key])],
+            "changed": [name for name in tensors if is_changed(tensors[name], arrays[name])],
             "gradients": gradients_of(output, tensors, wanted),
         }
         return json.dumps(parts, default=described)
@@ -60,19 +72,21 @@ def answer(name: str, function: Any, inputs: Mapping[str, np.ndarray], options: 
         return json.dumps({"error": f"{type(error).__name__}: {error}"[:500]})
 
 
-def is_changed(tensor: Tensor, before: Tensor) -> bool:
+def is_changed(tensor: Tensor, before: np.ndarray) -> bool:
     """Whether a tensor holds other numbers than before."""
-    return not torch.equal(tensor.detach().nan_to_num(), before.nan_to_num())
+    return not np.array_equal(np.nan_to_num(tensor.detach().numpy()), np.nan_to_num(before))
 
 
-def gradients_of(output: Any, tensors: Tensors, names: Sequence[str]) -> Tensors:
-    """The gradients of sum(output x probe), 0 where none flows."""
+def gradients_of(output: Any, tensors: dict[str, Tensor], names: Sequence[str]) -> Values:
+    """The gradients of the sum of output x probe, 0 where none flows."""
     if not names:
         return {}
-    total = (output * tensors["probe"]).sum() if "probe" in tensors else output
+    probe = torch.randn(output.shape, generator=torch.Generator().manual_seed(0))
     wanted = [tensors[name] for name in names]
-    found = torch.autograd.grad(total, wanted, allow_unused=True, materialize_grads=True)
-    return dict(zip(names, found, strict=True))
+    gradients = torch.autograd.grad(
+        (output * probe).sum(), wanted, allow_unused=True, materialize_grads=True
+    )
+    return dict(zip(names, gradients, strict=True))
 
 
 def described(value: Any) -> Any:
@@ -83,17 +97,12 @@ def described(value: Any) -> Any:
 # --- the calls ------------------------------------------------------------------------------------
 
 
-def call_plain(function: Any, inputs: Tensors, options: Settings) -> Any:
-    """Pass the inputs by name, those of options["in_dtype"] in the dtype of the case."""
-    tensors = {name: tensor for name, tensor in inputs.items() if name != "probe"}
-    for name in options.get("in_dtype", ()):
-        tensors[name] = tensors[name].to(getattr(torch, options["dtype"]))
-    return function(**tensors, **options["arguments"])
-
-
-def call_mask_to_bias(function: Any, inputs: Tensors, options: Settings) -> Any:
-    """Call `mask_to_bias` for the dtype of the case."""
-    return function(inputs["mask"], getattr(torch, options["dtype"]))
+def call_plain(function: Any, values: Values) -> Any:
+    """Pass the values by name, those of `cast` in the dtype of the case."""
+    arguments = {key: value for key, value in values.items() if key not in SETTINGS_OF_CALLS}
+    for name in values.get("cast", ()):
+        arguments[name] = arguments[name].to(values["cast_to"])
+    return function(**arguments)
 
 
 # A small encoder without dropout.
@@ -110,37 +119,46 @@ CONFIG = {
 }
 
 
-def call_module(build: Callable[[BertConfig], nn.Module], *names: str) -> Callable[..., Any]:
-    """A call of a method of a module in float64. The inputs of these names are passed."""
+def call_module(function: Any, values: Values) -> Any:
+    """Call a method of a module with random weights in float64, and pass it tensors and None.
 
-    def call(function: Any, inputs: Tensors, options: Settings) -> Any:
-        module = build(BertConfig(**options["config"])).double().train(options["training"])
-        for name, parameter in module.named_parameters():
-            parameter.data.copy_(inputs[f"weights.{name}"])
-        output = function(module, *(inputs.get(name) for name in names))
-        return torch.stack([*output]) if isinstance(output, tuple | list) else output
+    build: the class of the module. config: what differs from CONFIG. zeros: layers that give 0.
+    """
+    module = values["build"](BertConfig(**CONFIG | values.get("config", {}))).double()
+    for name, parameter in module.named_parameters():
+        is_zero = name.rpartition(".")[0] in values.get("zeros", ())
+        nn.init.normal_(parameter, std=0.0 if is_zero else 1.0)
+    module.train(values.get("training", False))
+    arguments = {name: value for name, value in values.items() if isinstance(value, Tensor | None)}
+    output = function(module, **arguments)
+    return torch.stack([*output]) if isinstance(output, tuple | list) else output
 
-    return call
+
+LEARNING_RATES = (0.1, 0.05, 0.2, 0.15, 0.08, 0.12)  # of the steps
+ADAMW = {"betas": (0.8, 0.95), "eps": 1e-3, "weight_decay": 0.0, "correct_bias": True}
 
 
-def call_update(function: Any, inputs: Tensors, options: Settings) -> Any:
-    """Train two parameters of one group; the second one has no gradient at first."""
-    parameters = [nn.Parameter(value.clone()) for value in inputs["start"]]
-    optimizer = AdamW(parameters, **options["settings"])
+def call_update(function: Any, values: Values) -> Any:
+    """Train two parameters of one group; the second one has no gradient at first.
+
+    start: (2, units). gradients: (steps, 2, units). settings: what differs from ADAMW.
+    """
+    gradients = values["gradients"]
+    parameters = [nn.Parameter(value.clone()) for value in values["start"]]
+    optimizer = AdamW(parameters, **ADAMW | values.get("settings", {}))
     group = optimizer.param_groups[0]
     steps = []
-    for step, rate in enumerate(options["rates"]):
-        group["lr"] = rate
+    for step, learning_rate in zip(range(len(gradients)), LEARNING_RATES, strict=False):
+        group["lr"] = learning_rate
         settings = {key: value for key, value in group.items() if key != "params"}
         for number, parameter in enumerate(parameters):
-            if step < options["first_steps"][number]:
+            if step < min(2 * number, len(gradients) - 1):
                 continue
-            gradient = inputs["gradients"][step, number]
-            parameter.grad = gradient.clone()
+            parameter.grad = gradients[step, number].clone()
             optimizer.prepare(parameter)
             with torch.no_grad():
                 function(optimizer, parameter, group)
-            if not torch.equal(parameter.grad, gradient):
+            if not torch.equal(parameter.grad, gradients[step, number]):
                 raise ValueError("the gradient was changed")
         if settings != {key: value for key, value in group.items() if key != "params"}:
             raise ValueError("the settings of the group were changed")
@@ -148,35 +166,53 @@ def call_update(function: Any, inputs: Tensors, options: Settings) -> Any:
     return torch.stack(steps)
 
 
-def call_schedule(function: Any, inputs: Tensors, options: Settings) -> Any:
+def call_schedule(function: Any, values: Values) -> Any:
     """The factors of all steps of the case."""
-    return [function(*arguments) for arguments in options["calls"]]
+    return [function(*arguments) for arguments in values["steps"]]
 
 
-def call_mask_tokens(function: Any, inputs: Tensors, options: Settings) -> Any:
+# Token ids: [CLS], [MASK], and the first one that may be a later piece of a word.
+CLS, MASK, PIECE = 2, 4, 50
+
+
+def continues(ids: Any) -> Any:
+    """Whether a token is a later piece of a word. ids: (B, T), a tensor or an array."""
+    is_piece = ids >= PIECE
+    is_piece[:, :2] = False
+    return is_piece
+
+
+def call_mask_tokens(function: Any, values: Values) -> Any:
     """Mask twice with the same seed, and once more with what follows."""
+    ids = values["input_ids"]
+    is_piece = continues(ids) if values.get("whole_words") else None
     results = []
     for is_seeded in (True, True, False):
         if is_seeded:
-            torch.manual_seed(options["seed"])
-        results.append(function(**inputs, **options["arguments"]))
+            torch.manual_seed(values["seed"])
+        results.append(function(ids, ids == CLS, 100, MASK, values["probability"], is_piece))
     return results
 
 
-def call_sampler(function: Any, inputs: Tensors, options: Settings) -> Any:
+def generators(values: Values) -> Iterator[torch.Generator]:
+    """The generator of each of `num_calls` calls: always the same, or one that begins anew."""
+    generator = torch.Generator().manual_seed(values["seed"])
+    for _ in range(values.get("num_calls", 1)):
+        if values.get("is_reseeded"):
+            generator.manual_seed(values["seed"])
+        yield generator
+
+
+def call_sampler(function: Any, values: Values) -> Any:
     """Call a sampler several times. Also returns which passes it asked for of each task."""
     results = []
-    generator = torch.Generator().manual_seed(options["seed"])
-    for _ in range(options.get("num_calls", 1)):
-        if options.get("is_reseeded"):
-            generator.manual_seed(options["seed"])
-        asked: dict[str, list[list[int]]] = {task: [] for task in options["num_rows"]}
+    for generator in generators(values):
+        asked: dict[str, list[list[int]]] = {task: [] for task in values["num_rows"]}
         makes = {}
-        for task, num_rows in options["num_rows"].items():
+        for task, num_rows in values["num_rows"].items():
             makes[task] = batch_maker(num_rows, asked[task])
-        arguments = [options["argument"]] if "argument" in options else []
-        steps = [list(step) for step in function(makes, generator, *arguments)]
-        results.append([steps, asked])
+        arguments = [values["argument"]] if "argument" in values else []
+        results.append([[list(step) for step in function(makes, generator, *arguments)], asked])
     return results
 
 
@@ -192,34 +228,7 @@ def batch_maker(num_rows: int, asked: list[list[int]]) -> Callable[..., Any]:
     return make
 
 
-def call_pcgrad(function: Any, inputs: Tensors, options: Settings) -> Any:
+def call_pcgrad(function: Any, values: Values) -> Any:
     """The weights of many steps, (steps, K)."""
-    generator = torch.Generator().manual_seed(options["seed"])
-    steps = []
-    for _ in range(options.get("num_steps", 1)):
-        if options.get("is_reseeded"):
-            generator.manual_seed(options["seed"])
-        steps.append(function(inputs["gramian"], options.get("reduction", "sum"), generator))
-    return torch.stack(steps)
-
-
-CALLS: dict[str, Callable[..., Any]] = {
-    "attention": call_plain,
-    "mask_to_bias": call_mask_to_bias,
-    "MultiHeadAttention.project": call_module(MultiHeadAttention, "hidden"),
-    "MultiHeadAttention.forward": call_module(MultiHeadAttention, "hidden", "mask_bias"),
-    "AdamW.update": call_update,
-    "BertEmbeddings.forward": call_module(BertEmbeddings, "ids", "segments"),
-    "FeedForward.forward": call_module(FeedForward, "hidden"),
-    "BertLayer.forward": call_module(BertLayer, "hidden", "mask_bias", "positions"),
-    "linear": call_schedule,
-    "cosine": call_schedule,
-    "mask_tokens": call_mask_tokens,
-    "sentiment_loss": call_plain,
-    "paraphrase_loss": call_plain,
-    "similarity_loss": call_plain,
-    "info_nce": call_plain,
-    "joint": call_sampler,
-    "mt_dnn": call_sampler,
-    "pcgrad_weights": call_pcgrad,
-}
+    reduction = values.get("reduction", "sum")
+    return torch.stack([function(values["gramian"], reduction, g) for g in generators(values)])

@@ -10,176 +10,227 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
+import numpy as np
+import torch
+
 from minbert.attention import MultiHeadAttention
 from minbert.bert import BertEmbeddings, BertLayer, FeedForward
-from teaching import judging, references
-from teaching.judging import Case, Judge, Rng, equal_to, judge_scalar
+from teaching import calls, judging
+from teaching.calls import Case, Values
+from teaching.judging import Judge, Rng, equal, equal_to, normal, outputs, uniform, whole
 
 
 class Check(NamedTuple):
     """One check of a function."""
 
     name: str
-    draw: Callable[[Rng], Case]
+    call: Callable[[Any, Values], Any]
     judge: Judge
+    values: Values  # of its cases; those that can be called are drawn anew
     is_weak: bool = False
     error: str = ""  # the exception that is expected
+
+    def draw(self, rng: Rng) -> Case:
+        """Draw the values of a case."""
+        values = {"seed": int(rng.integers(2**31))}
+        for name, value in self.values.items():
+            values[name] = value(rng) if name != "build" and callable(value) else value
+        return Case(self.call, values)
 
 
 def check(
     name: str,
-    draw: Callable[..., Case],
-    judge: Judge,
+    call: Callable[[Any, Values], Any] = calls.call_plain,
+    judge: Judge = equal,
     *,
     is_weak: bool = False,
     error: str = "",
-    **options: Any,
+    **values: Any,
 ) -> Check:
-    """A check whose cases are drawn with these options. One that expects an error is weak."""
-    return Check(name, partial(draw, **options), judge, is_weak or bool(error), error)
+    """A check whose cases have these values. One that expects an error is weak."""
+    return Check(name, call, judge, values, is_weak or bool(error), error)
 
 
 # What most checks of a function share.
-ATTENTION = partial(check, draw=judging.draw_attention, judge=equal_to(references.attention))
-MASK = partial(check, draw=judging.draw_mask, judge=judging.judge_mask)
-DRAW_HEADS = partial(judging.draw_module, build=MultiHeadAttention)
-HEADS = partial(check, draw=DRAW_HEADS, judge=equal_to(references.multi_head))
-STEPS = partial(check, draw=judging.draw_steps, judge=equal_to(references.adamw), num_steps=4)
-DRAW_EMBEDDINGS = partial(judging.draw_module, build=BertEmbeddings)
-EMBEDDINGS = partial(check, draw=DRAW_EMBEDDINGS, judge=equal_to(references.embeddings))
-DRAW_FEED_FORWARD = partial(judging.draw_module, build=FeedForward)
-FEED_FORWARD = partial(check, draw=DRAW_FEED_FORWARD, judge=equal_to(references.feed_forward))
-DRAW_LAYER = partial(judging.draw_module, build=BertLayer)
-LAYER = partial(check, draw=DRAW_LAYER, judge=equal_to(references.layer))
-DROPPED = partial(LAYER, training=True, hidden_dropout_prob=0.5)
-DROPPED_LAYER = judging.differs_from(references.layer)
-TOKENS = partial(check, draw=judging.draw_tokens, judge=judging.judge_tokens)
-DRAW_CLASSES = partial(judging.draw_loss, kind="classes")
-SENTIMENT = partial(check, draw=DRAW_CLASSES, judge=judge_scalar(references.sentiment))
-DRAW_PAIRS = partial(judging.draw_loss, kind="pairs")
-PARAPHRASE = partial(check, draw=DRAW_PAIRS, judge=judge_scalar(references.paraphrase))
-DRAW_SCORES = partial(judging.draw_loss, kind="scores")
-SIMILARITY = partial(check, draw=DRAW_SCORES, judge=judge_scalar(references.similarity))
-INFO_NCE = partial(check, draw=judging.draw_vectors, judge=equal_to(references.info_nce))
-JOINT = partial(check, draw=judging.draw_plan, judge=judging.judge_joint, num_calls=3)
-MT_DNN = partial(check, draw=judging.draw_plan, judge=judging.judge_mt_dnn, num_calls=1000)
-PCGRAD = partial(check, draw=judging.draw_gramian, judge=judging.judge_pcgrad)
-
-SCHEDULES = {}
-for name in ("linear", "cosine"):
-    schedule = partial(check, draw=judging.draw_schedule, judge=judging.judge_schedule(name))
-    SCHEDULES[name] = [schedule("values"), schedule("corners", is_corner=True)]
-REPEATED = check(
+HEADS_SHAPE = (2, 3, 5, 4)
+ATTENTION = partial(
+    check,
+    query=normal(*HEADS_SHAPE),
+    key=normal(*HEADS_SHAPE),
+    value=normal(*HEADS_SHAPE),
+    mask_bias=None,
+    dropout_probability=0.0,
+    training=False,
+)
+DROPPED_ATTENTION = partial(
+    ATTENTION,
+    query=normal(20, 4, 8, 4),
+    key=normal(20, 4, 8, 4),
+    value=judging.units,
+    dropout_probability=uniform(0.3, 0.6),
+)
+MASK = partial(check, judge=judging.judge_mask, attention_mask=judging.padding_mask)
+MODULE = partial(check, call=calls.call_module)
+HIDDEN = partial(MODULE, hidden_states=normal(2, 5, 8))
+HEADS = partial(HIDDEN, build=MultiHeadAttention)
+DROPPED_HEADS = partial(HEADS, config={"attention_probs_dropout_prob": 0.5})
+STEPS = partial(check, call=calls.call_update, start=normal(2, 4), gradients=normal(4, 2, 4))
+EMBEDDINGS = partial(
+    MODULE, build=BertEmbeddings, input_ids=whole(30, 3, 7), token_type_ids=whole(2, 3, 7)
+)
+FEED_FORWARD = partial(HIDDEN, build=FeedForward)
+LAYER = partial(HIDDEN, build=BertLayer, mask_bias=None)
+DROPPED_LAYER = partial(LAYER, training=True, config={"hidden_dropout_prob": 0.5})
+SCHEDULE = partial(check, call=calls.call_schedule, judge=judging.judge_schedule)
+TOKENS = partial(
+    check, call=calls.call_mask_tokens, judge=judging.judge_tokens, input_ids=judging.draw_ids
+)
+LOSS = partial(check, judge=equal_to(1e-4), cast_to=torch.float32)
+SENTIMENT = partial(LOSS, logits=outputs(6, 5), labels=judging.draw_classes, cast=["logits"])
+# What the weights of a label between 0 and 1 are, the docstring does not say.
+HARD, SOFT = judging.labels_of_pairs(0.0, 1.0), judging.labels_of_pairs(0.25, 0.9)
+PARAPHRASE = partial(LOSS, logit=outputs(6), labels=SOFT, cast=["logit"])
+SIMILARITY = partial(LOSS, prediction=outputs(6), labels=uniform(0, 5, 6), cast=["prediction"])
+INFO_NCE = partial(
+    check, anchors=normal(6, 4), positives=normal(6, 4), temperature=uniform(0.2, 0.8)
+)
+HARD_NEGATIVES = partial(
+    INFO_NCE, hard_negatives=normal(6, 4), hard_negative_weight=uniform(0.5, 2.0)
+)
+SAMPLER = partial(check, call=calls.call_sampler, num_rows=judging.draw_rows)
+JOINT = partial(SAMPLER, judge=judging.judge_joint, num_calls=3)
+MT_DNN = partial(SAMPLER, judge=judging.judge_mt_dnn, num_calls=1000)
+REPEATED = SAMPLER(
     "the generator alone",
-    judging.draw_plan,
-    judging.judge_repeated,
+    judge=judging.judge_repeated,
     is_weak=True,
     num_calls=2,
     is_reseeded=True,
 )
+PCGRAD = partial(check, call=calls.call_pcgrad, judge=judging.judge_pcgrad)
 
 CHECKS: dict[str, list[Check]] = {
     "attention": [
         ATTENTION("values"),
-        ATTENTION("mask", is_masked=True),
-        ATTENTION("a bias that is no mask", has_bias=True),
-        ATTENTION("large scores", scale=60.0),
+        ATTENTION("mask", mask_bias=judging.padding_bias),
+        ATTENTION("a bias that is no mask", mask_bias=normal(2, 1, 1, 5)),
+        ATTENTION(
+            "large scores",
+            query=normal(*HEADS_SHAPE, scale=60.0),
+            key=normal(*HEADS_SHAPE, scale=60.0),
+        ),
         ATTENTION("gradients", gradients_of=["query", "key", "value"]),
-        check("dropout", judging.draw_dropped, judging.judge_dropped, training=True),
-        ATTENTION("no dropout in evaluation", draw=judging.draw_dropped, training=False),
+        DROPPED_ATTENTION("dropout", judge=judging.judge_dropped_attention, training=True),
+        DROPPED_ATTENTION("no dropout in evaluation"),
     ],
-    "mask_to_bias": [MASK(dtype, dtype=dtype) for dtype in ("float32", "float64", "bfloat16")],
-    "MultiHeadAttention.project": [HEADS("values", judge=equal_to(references.projections))],
+    "mask_to_bias": [
+        MASK("float32", dtype=torch.float32),
+        MASK("float64", dtype=torch.float64),
+        MASK("bfloat16", dtype=torch.bfloat16),
+    ],
+    "MultiHeadAttention.project": [HEADS("values")],
     "MultiHeadAttention.forward": [
         HEADS("values"),
-        HEADS("mask", is_masked=True),
-        HEADS("gradients", gradients_of=["hidden"]),
-        HEADS(
-            "dropout",
-            judge=judging.differs_from(references.multi_head),
-            is_weak=True,
-            training=True,
-            attention_probs_dropout_prob=0.5,
-        ),
-        HEADS("no dropout in evaluation", attention_probs_dropout_prob=0.5),
+        HEADS("mask", mask_bias=judging.padding_bias),
+        HEADS("gradients", gradients_of=["hidden_states"]),
+        DROPPED_HEADS("dropout", judge=judging.judge_dropped_inside, is_weak=True, training=True),
+        DROPPED_HEADS("no dropout in evaluation"),
         HEADS("no dropout with p = 0", training=True),
     ],
     "AdamW.update": [
-        STEPS("first step", num_steps=1),
-        STEPS("six steps", num_steps=6),
-        STEPS("large eps", eps=0.5),
-        STEPS("no bias correction", correct_bias=False),
-        STEPS("decay", weight_decay=0.3),
-        STEPS("decay without correction", weight_decay=0.3, correct_bias=False),
+        STEPS("first step", gradients=normal(1, 2, 4)),
+        STEPS("six steps", gradients=normal(6, 2, 4)),
+        STEPS("large eps", settings={"eps": 0.5}),
+        STEPS("no bias correction", settings={"correct_bias": False}),
+        STEPS("decay", settings={"weight_decay": 0.3}),
+        STEPS("decay without correction", settings={"weight_decay": 0.3, "correct_bias": False}),
     ],
     "BertEmbeddings.forward": [
         EMBEDDINGS("values"),
-        EMBEDDINGS("no segments", model_type="distilbert"),
-        EMBEDDINGS("positions of RoBERTa", model_type="roberta", pad_token_id=1),
+        EMBEDDINGS("no segments", config={"model_type": "distilbert"}),
+        EMBEDDINGS("positions of RoBERTa", config={"model_type": "roberta", "pad_token_id": 1}),
         EMBEDDINGS(
             "dropout",
             judge=judging.judge_dropped_embeddings,
             training=True,
-            hidden_dropout_prob=0.5,
+            config={"hidden_dropout_prob": 0.5},
         ),
     ],
     "FeedForward.forward": [
         FEED_FORWARD("values"),
-        FEED_FORWARD("other activation", hidden_act="relu"),
+        FEED_FORWARD("other activation", config={"hidden_act": "relu"}),
     ],
     "BertLayer.forward": [
         LAYER("values"),
-        LAYER("mask", is_masked=True),
-        LAYER("positions", has_positions=True),
-        DROPPED(
-            "dropout of attention", judge=DROPPED_LAYER, is_weak=True, zeros=["feed_forward.down"]
+        LAYER("mask", mask_bias=judging.padding_bias),
+        LAYER("positions", positions=lambda rng: rng.permutation(10)[:3]),
+        DROPPED_LAYER(
+            "dropout of attention",
+            judge=judging.judge_dropped_inside,
+            is_weak=True,
+            zeros=["feed_forward.down"],
         ),
-        DROPPED(
-            "dropout of the network", judge=DROPPED_LAYER, is_weak=True, zeros=["attention.output"]
+        DROPPED_LAYER(
+            "dropout of the network",
+            judge=judging.judge_dropped_inside,
+            is_weak=True,
+            zeros=["attention.output"],
         ),
         # Where both give 0, nothing is left to drop.
-        DROPPED("no dropout of a sum", zeros=["feed_forward.down", "attention.output"]),
+        DROPPED_LAYER("no dropout of a sum", zeros=["feed_forward.down", "attention.output"]),
     ],
-    **SCHEDULES,
+    **dict.fromkeys(
+        ("linear", "cosine"),
+        [
+            SCHEDULE("values", steps=judging.draw_steps),
+            SCHEDULE("corners", steps=judging.draw_corners),
+        ],
+    ),
     "mask_tokens": [
-        TOKENS("15 %", p=0.15),
-        TOKENS("half", p=0.5),
-        TOKENS("none", is_weak=True, p=0.0),
-        TOKENS("all", p=1.0),
-        TOKENS("whole words", judge=judging.judge_words, p=0.3, whole_words=True),
+        TOKENS("15 %", probability=0.15),
+        TOKENS("half", probability=0.5),
+        TOKENS("none", is_weak=True, probability=0.0),
+        TOKENS("all", probability=1.0),
+        TOKENS("whole words", judge=judging.judge_words, probability=0.3, whole_words=True),
     ],
     "sentiment_loss": [
         SENTIMENT("values"),
-        SENTIMENT(
-            "half precision", judge=judge_scalar(references.sentiment, 2e-3), dtype="float16"
-        ),
-        SENTIMENT("large logits", scale=300.0),
-        SENTIMENT("weights", is_weighted=True),
-        SENTIMENT("gradients", dtype="float64", gradients_of=["logits"]),
+        SENTIMENT("half precision", judge=equal_to(2e-3), cast_to=torch.float16),
+        SENTIMENT("large logits", logits=outputs(6, 5, scale=300.0)),
+        SENTIMENT("weights", weights=uniform(0.2, 3.0, 5)),
+        SENTIMENT("gradients", cast_to=torch.float64, gradients_of=["logits"]),
     ],
     "paraphrase_loss": [
         PARAPHRASE("values"),
-        PARAPHRASE("large logits", scale=300.0),
+        PARAPHRASE("large logits", logit=outputs(6, scale=300.0)),
         PARAPHRASE("shift", shift=0.7),
         PARAPHRASE("shift down", shift=-0.7),
-        PARAPHRASE("weights", is_weighted=True),
-        PARAPHRASE("gradients", dtype="float64", gradients_of=["logit"]),
-        PARAPHRASE("shapes", error="ValueError", is_column=True),
+        PARAPHRASE("weights", labels=HARD, weights=uniform(0.2, 3.0, 2)),
+        PARAPHRASE("gradients", cast_to=torch.float64, gradients_of=["logit"]),
+        PARAPHRASE("shapes", error="ValueError", logit=outputs(6, 1)),
     ],
     "similarity_loss": [
         SIMILARITY("values"),
-        SIMILARITY("half precision", dtype="float16"),
-        SIMILARITY("gradients", dtype="float64", gradients_of=["prediction"]),
-        SIMILARITY("shapes", error="ValueError", is_column=True),
+        SIMILARITY("half precision", cast_to=torch.float16),
+        SIMILARITY("gradients", cast_to=torch.float64, gradients_of=["prediction"]),
+        SIMILARITY("shapes", error="ValueError", prediction=outputs(6, 1)),
     ],
     "info_nce": [
         INFO_NCE("values"),
-        INFO_NCE("dot products", num_hard=1, similarity="dot"),
-        INFO_NCE("hard negatives", num_hard=2),
-        INFO_NCE("same", num_hard=1, same=True),
-        INFO_NCE("gradients", num_hard=1, gradients_of=["anchors", "positives", "hard_negatives"]),
-        INFO_NCE("a trained temperature", is_trained=True, gradients_of=["temperature"]),
-        INFO_NCE("shapes", error="ValueError", num_positives=5),
+        HARD_NEGATIVES("dot products", similarity="dot"),
+        HARD_NEGATIVES("hard negatives", hard_negatives=normal(12, 4)),
+        HARD_NEGATIVES(
+            "same",
+            same=lambda rng: judging.sometimes(rng) | np.eye(6, dtype=bool),
+            same_hard=judging.sometimes,
+        ),
+        HARD_NEGATIVES("gradients", gradients_of=["anchors", "positives", "hard_negatives"]),
+        INFO_NCE(
+            "a trained temperature",
+            temperature=uniform(0.2, 0.8, 1),
+            gradients_of=["temperature"],
+        ),
+        INFO_NCE("shapes", error="ValueError", positives=normal(5, 4)),
         INFO_NCE("a temperature of 0", error="ValueError", temperature=0.0),
     ],
     "joint": [
@@ -194,13 +245,13 @@ CHECKS: dict[str, list[Check]] = {
         REPEATED,
     ],
     "pcgrad_weights": [
-        PCGRAD("three tasks", num_tasks=3, num_steps=300),
-        PCGRAD("four tasks", num_tasks=4),
-        check("never on itself", judging.draw_own_conflict, judging.judge_pcgrad),
-        PCGRAD("two tasks", num_tasks=2),
-        PCGRAD("mean", num_tasks=3, reduction="mean"),
-        PCGRAD("the generator alone", num_tasks=4, num_steps=20, is_reseeded=True),
-        PCGRAD("a zero gradient", num_tasks=3, is_zero=True),
+        PCGRAD("three tasks", gramian=judging.gramian(3), num_calls=300),
+        PCGRAD("four tasks", gramian=judging.gramian(4)),
+        PCGRAD("never on itself", gramian=judging.own_conflict, num_calls=60),
+        PCGRAD("two tasks", gramian=judging.gramian(2)),
+        PCGRAD("mean", gramian=judging.gramian(3), reduction="mean"),
+        PCGRAD("the generator alone", gramian=judging.gramian(4), num_calls=20, is_reseeded=True),
+        PCGRAD("a zero gradient", gramian=judging.gramian(3, is_zero=True)),
     ],
 }
 

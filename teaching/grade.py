@@ -2,7 +2,8 @@
 
 Each STUDENT is a folder, or a file of one exercise. Only the bodies of the functions that the
 students write are taken (grafting.py). They run in a child process (running.py) on inputs that are
-drawn anew, and numpy judges their results (judging.py). docs/teaching.md says more.
+drawn anew, and their results are compared with those of this clone (judging.py). docs/teaching.md
+says more.
 """
 
 from __future__ import annotations

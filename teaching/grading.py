@@ -10,6 +10,7 @@ import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from minbert import fast
 from minbert.commands.files import write_text
 from teaching.autograder import write_zip
 from teaching.calls import warm_up
@@ -118,8 +119,19 @@ def as_gradescope(graded: list[ExerciseResult]) -> dict[str, Any]:
     return {"score": score, "tests": tests}
 
 
+def check_released() -> None:
+    """Raise ValueError where a lesson file was edited, because answers are compared with it."""
+    edited = " ".join(fast.edited_lessons())
+    if edited:
+        raise ValueError(
+            f"answers would be compared with edited files: {edited}. Restore them with "
+            f"`git restore {edited}`, or grade in another clone."
+        )
+
+
 def grade_all(options: GradeOptions) -> str:
     """Grade the students of a command line, write its files, and return the table."""
+    check_released()
     if options.zip:
         write_zip(options.zip, options.exercises)
     if not options.students:

@@ -15,13 +15,14 @@ from pathlib import Path
 
 from teaching.calls import warm_up
 from teaching.exercises import EXERCISES, released_body, without_answers
-from teaching.grading import as_table, grade_exercise
+from teaching.grading import as_table, check_released, grade_exercise
 
 ROOT = Path(__file__).resolve().parent.parent
 
 
 def rehearse(folder: Path, exercises: Sequence[str]) -> None:
     """Grade a hand-out as it is and with the answers. Raises ValueError where a result is wrong."""
+    check_released()
     warm_up()
     for exercise in exercises:
         points = grade_exercise(folder, exercise).points

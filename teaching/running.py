@@ -11,15 +11,15 @@ import json
 import resource
 from pathlib import Path
 from types import ModuleType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from teaching.calls import answer
+from teaching.calls import Case, answer
 from teaching.checks import CHECKS, Check
 from teaching.children import Send, run_in_child
-from teaching.grafting import Refused, graft
-from teaching.judging import Answer, Case, read_answer
+from teaching.grafting import Refused, graft, released_function
+from teaching.judging import Answer, read_answer
 
 SECONDS = 10  # of computing, for all checks of a function
 WAIT = 6  # times as long, because a busy machine computes less
@@ -67,20 +67,27 @@ def grade_function(name: str, clean: str, student: str, module: ModuleType) -> F
         for word, function in {**made.methods, method: made.function}.items():
             setattr(place, word, function)
         for case in cases:
-            send(answer(name, made.function, case.inputs, case.options).encode())
+            send(answer(made.function, case).encode())
 
     lines, ending = run_in_child(work, WAIT * SECONDS, LONGEST)
     results: list[CheckResult] = []
     for number, (check, case) in enumerate(zip(checks, cases, strict=True)):
-        message = judge(check, case, lines[number].decode()) if number < len(lines) else ending
+        message = (
+            judge(name, check, case, lines[number].decode()) if number < len(lines) else ending
+        )
         if check.is_weak and results[0].message:
             message = message or f"counts only where '{checks[0].name}' passes"
         results.append(CheckResult(check.name, message))
     return FunctionResult(name, results)
 
 
-def judge(check: Check, case: Case, line: str) -> str:
-    """Say what is wrong with an answer, or ""."""
+def judge(name: str, check: Check, case: Case, line: str) -> str:
+    """Say what is wrong with an answer, or "". name: of the function."""
+
+    def right(**changed: Any) -> Answer:
+        changed_case = case._replace(values=case.values | changed)
+        return Answer(**read_answer(answer(released_function(name), changed_case)))
+
     try:
         parts = read_answer(line)
         if "error" in parts:
@@ -88,7 +95,7 @@ def judge(check: Check, case: Case, line: str) -> str:
             return "" if is_expected else str(parts["error"])
         if check.error:
             return "no error was raised; see the docstring"
-        wrong = check.judge(case, Answer(**parts))
+        wrong = check.judge(case, Answer(**parts), right)
         if not wrong and parts["changed"]:
             wrong = f"the argument {parts['changed'][0]} was changed in place"
         return wrong

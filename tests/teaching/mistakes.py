@@ -88,7 +88,7 @@ def first_failed_check(name: str, function: Any) -> str:
     rng = np.random.default_rng(0)
     for check in CHECKS[name]:
         case = check.draw(rng)
-        message = judge(check, case, answer(name, function, case.inputs, case.options))
+        message = judge(name, check, case, answer(function, case))
         if message:
             return f"{check.name}: {message}"
     return ""

@@ -194,6 +194,29 @@ def test_the_zip_grades_alone(tmp_path):
     student = hand_in(tmp_path / "ann", "schedules", "surgery")
     command = [sys.executable, "-m", "teaching.grade", str(student), "--exercises", "surgery"]
     environment = {**os.environ, "PYTHONPATH": str(source)}
-    flags = ["--gradescope", "results.json"]
-    subprocess.run([*command, *flags], cwd=source, env=environment, check=True)
+    command += ["--gradescope", "results.json"]
+    subprocess.run(command, cwd=source, env=environment, check=True)
     assert json.loads((source / "results.json").read_text())["score"] == 15
+
+
+def test_an_edited_formula_is_not_graded_by(tmp_path):
+    """Until it is restored, as the message asks."""
+    archive = tmp_path / "grader.zip"
+    assert main(["--zip", str(archive), "--exercises", "schedules"]) == 0
+    source = tmp_path / "source"
+    shutil.unpack_archive(archive, source)
+    student = hand_in(tmp_path / "ann", "schedules")
+    command = [sys.executable, "-m", "teaching.grade", str(student), "--exercises", "schedules"]
+    formula = source / "minbert" / "schedule.py"
+    released_text = formula.read_text()
+    results = []
+    for text in (released_text.replace("math.cos(", "math.sin("), released_text):
+        formula.write_text(text)
+        environment = {**os.environ, "PYTHONPATH": str(source)}
+        result = subprocess.run(
+            command, cwd=source, env=environment, capture_output=True, text=True
+        )
+        results.append(result)
+    refused, graded = results
+    assert refused.returncode == 2 and "git restore minbert/schedule.py" in refused.stderr
+    assert graded.returncode == 0 and "5/5" in graded.stdout
