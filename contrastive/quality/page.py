@@ -15,7 +15,7 @@ from contrastive.quality.training_history import training_sections
 from minbert.reporting.differences import Estimate
 from minbert.reporting.figures import BoxPlot, Figure, PairMap, StackedHistograms
 from minbert.reporting.pages import Section
-from minbert.reporting.tables import NO_VALUE, Column, Table, heading_and_numbers
+from minbert.reporting.tables import NO_VALUE, Column, Table, heading_and_numbers, number_text
 
 Record = Mapping[str, Any]
 
@@ -164,9 +164,9 @@ def overview_section(record: Record) -> Section:
     rows = []
     for vector in vector_names:
         values = [_spearman(of_set, vector) for of_set in sets.values()]
-        cells = [_number(value) for value in values]
+        cells = [number_text(value) for value in values]
         if has_average:
-            cells.append(_number(_mean(values)))
+            cells.append(number_text(_mean(values)))
         rows.append((vector, *cells))
 
     # The prose names the kinds of vectors, and those that could not be measured.
@@ -221,7 +221,7 @@ def correlation_sections(sets: Record) -> list[Section]:
                 cells = []
                 for convention in conventions:
                     value = scores.get(convention, {}).get(title.lower())
-                    cells.append(_number(value))
+                    cells.append(number_text(value))
                 rows.append((name, vector, f"{of_set['rows']:,}", *cells))
         table = Table(_set_columns("rows", *conventions), tuple(rows))
         sections.append(Section(title, body=table))
@@ -248,8 +248,8 @@ def subset_sections(sets: Record) -> list[Section]:
         for subset, scores in subsets.items():
             cells = [NO_VALUE] * 3
             if scores:
-                spearman = _number(scores["spearman"])
-                cells = [f"{scores['rows']:,}", spearman, _number(scores["pearson"])]
+                spearman = number_text(scores["spearman"])
+                cells = [f"{scores['rows']:,}", spearman, number_text(scores["pearson"])]
             rows.append((subset, *cells))
 
         prose = f"Sentence vector: {vector}."
@@ -268,8 +268,8 @@ def spread_section(sets: Record) -> Section:
         positives = f"{of_set['positives']:,} above {of_set['positive_above']:g}"
         sentences = f"{of_set['sentences']:,}"
         for vector, scores in of_set["vectors"].items():
-            alignment = _number(scores["alignment"])
-            uniformity = _number(scores["uniformity"])
+            alignment = number_text(scores["alignment"])
+            uniformity = number_text(scores["uniformity"])
             rows.append((name, vector, alignment, positives, uniformity, sentences))
     columns = _set_columns("alignment", "positive pairs", "uniformity", "different sentences")
     table = Table(columns, tuple(rows))
@@ -366,14 +366,14 @@ def layer_section(name: str, layers: Mapping[str, Sequence[float]]) -> Section:
     shades = []
     for state, values in enumerate(zip(*layers.values(), strict=True)):
         heading = f"{state} (embeddings)" if state == 0 else str(state)
-        rows.append((heading, *map(_number, values)))
+        rows.append((heading, *map(number_text, values)))
         shades.append((0.0, *(_shade(value, low, high) for value in values)))
 
     # The best cell of the table, by its row and column.
     pooling = max(layers, key=lambda pooling: max(layers[pooling]))
     highest = max(layers[pooling])
     state = layers[pooling].index(highest)
-    prose = f"{ABOUT_LAYERS} Highest: state {state}, {pooling}, {_number(highest)}."
+    prose = f"{ABOUT_LAYERS} Highest: state {state}, {pooling}, {number_text(highest)}."
     table = Table(heading_and_numbers("hidden state", *layers), tuple(rows), tuple(shades))
     return Section(f"Layer by pooling, {name}", prose, table, level=2)
 
@@ -460,7 +460,7 @@ def pairs_section(files: Record) -> Section:
     for name, record in files.items():
         share = f"{record['positives'] / record['rows']:.3f}"
         names = ("average_precision", "accuracy", "f1")
-        numbers = [_number(record.get(score)) for score in names]
+        numbers = [number_text(record.get(score)) for score in names]
         rows.append((name, f"{record['rows']:,}", share, *numbers))
     titles = ("rows", "positives", "average precision", "accuracy", "F1")
     table = Table(heading_and_numbers("file", *titles), tuple(rows))
@@ -473,7 +473,8 @@ def ranking_section(files: Record) -> Section:
     rows = []
     left_out = []
     for name, record in files.items():
-        rows.append((name, str(record["questions"]), *(_number(record[score]) for score in names)))
+        scores = [number_text(record[score]) for score in names]
+        rows.append((name, str(record["questions"]), *scores))
         left_out.append(f"{record['without_right']} and {record['only_right']} questions of {name}")
     table = Table(heading_and_numbers("file", "questions", *names), tuple(rows))
     return Section("Ranking", ABOUT_RANKING.format(left_out=", ".join(left_out)), table, level=2)
@@ -491,7 +492,7 @@ def relatedness_section(tasks: Record) -> Section:
     """The correlations of --senteval, a row for each task of scores."""
     rows = []
     for name, record in tasks.items():
-        numbers = [_number(record[score]) for score in ("pearson", "spearman", "squared_error")]
+        numbers = [number_text(record[score]) for score in ("pearson", "spearman", "squared_error")]
         rows.append((name, f"{sum(record['rows'].values()):,}", *numbers))
     table = Table(heading_and_numbers("task", "rows", "Pearson", "Spearman", "MSE"), tuple(rows))
     return Section("SentEval, relatedness", ABOUT_RELATEDNESS, table, level=2)
@@ -502,14 +503,10 @@ def accuracy_section(tasks: Record) -> Section:
     rows = []
     for name, record in tasks.items():
         count = f"{sum(record['rows'].values()):,}"
-        rows.append((name, count, _number(record["accuracy"]), _number(record.get("f1"))))
+        rows.append((name, count, number_text(record["accuracy"]), number_text(record.get("f1"))))
     accuracies = [record["accuracy"] for record in tasks.values()]
     if len(rows) > 1:
-        rows.append(("mean", NO_VALUE, _number(_mean(accuracies)), NO_VALUE))
+        rows.append(("mean", NO_VALUE, number_text(_mean(accuracies)), NO_VALUE))
     prose = ABOUT_SENTEVAL.format(**next(iter(tasks.values())))
     table = Table(heading_and_numbers("task", "rows", "accuracy", "F1"), tuple(rows))
     return Section("SentEval", prose, table, level=2)
-
-
-def _number(value: float | None) -> str:
-    return NO_VALUE if value is None else f"{value:.4f}"

@@ -13,7 +13,7 @@ from minbert import hub
 from minbert.commands.files import read_json
 from minbert.reporting.figures import Figure, Line, LinePlot
 from minbert.reporting.pages import Section
-from minbert.reporting.tables import NO_VALUE, Table, heading_and_numbers
+from minbert.reporting.tables import NO_VALUE, Table, heading_and_numbers, number_text
 from minbert.training.stage import STAGE_FILE
 
 # The scores that select the best evaluation of a stage, with their names in the report.
@@ -138,7 +138,7 @@ def path_section(
 
     rows = []
     for name, ends in (("before", before), ("after", after)):
-        cells = (_number(ends["alignment"]), _number(ends["uniformity"]))
+        cells = (number_text(ends["alignment"]), number_text(ends["uniformity"]))
         rows.append((name, *cells))
     table = Table(heading_and_numbers("", "alignment", "uniformity"), tuple(rows))
     return Section("Alignment against uniformity", ABOUT_PATH, Figure((plot,), table))
@@ -153,7 +153,7 @@ def curve_section(points: Sequence[Scores], names: Sequence[str], best: int, sco
     for name, point in zip(names, points, strict=True):
         # A loss can be small, so it has four significant digits.
         loss = f"{point['loss']:.4g}" if "loss" in point else NO_VALUE
-        numbers = [_number(point.get(title)) for title in titles]
+        numbers = [number_text(point.get(title)) for title in titles]
         rows.append((name, f"{point['step']:,}", loss, *numbers))
     table = Table(heading_and_numbers("evaluation", "step", "loss", *titles), tuple(rows))
 
@@ -178,7 +178,3 @@ def _curve(points: Sequence[Scores], key: str, label: str, best: int) -> LinePlo
         starts_at_zero=True,
         aspect=CURVE_ASPECT,
     )
-
-
-def _number(value: float | None) -> str:
-    return NO_VALUE if value is None else f"{value:.4f}"

@@ -17,21 +17,13 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from minbert.bert import BertOutput
-from minbert.pooling import maximum, mean, pool
+from minbert.pooling import first_token, maximum, mean, pool
 
 CONTEXT_WINDOW = 2  # hidden states on each side that are a state's context, m in the paper
 LEAST_COSINE = 1e-3
 
 # (output, attention mask (R, T)) -> sentence vectors (R, H)
 VectorFunction = Callable[[BertOutput, Tensor], Tensor]
-
-
-def first_token(hidden_states: Tensor, attention_mask: Tensor) -> Tensor:
-    """The vector at [CLS]: (R, T, H) -> (R, H) float32.
-
-    The mask is not used. It is an argument so that all poolings can be called in one way.
-    """
-    return hidden_states[:, 0].float()
 
 
 # The poolings of every hidden state that --layers compares (Kim et al. 2021, figure 1).

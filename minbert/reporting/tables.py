@@ -55,6 +55,11 @@ def heading_and_numbers(heading: str, *titles: str) -> tuple[Column, ...]:
     return (Column(heading, "heading"), *(Column(title) for title in titles))
 
 
+def number_text(value: float | None) -> str:
+    """A score with four decimals, or a dash where there is none."""
+    return NO_VALUE if value is None else f"{value:.4f}"
+
+
 def aligned(rows: Sequence[Sequence[str]]) -> str:
     """Write rows of texts as a table for the terminal: the first column left, the others right.
 
