@@ -40,7 +40,6 @@ class Labels(NamedTuple):
 Baselines = Mapping[str, Sequence[Mapping[str, Scores]]]
 COMMON_LABELS = Labels()
 OVERALL = "overall_2023"
-ENOUGH_SEEDS = 3  # tables name the rows that have fewer
 BETTER = "better"
 WORSE = "worse"
 CANNOT_TELL = "cannot tell"

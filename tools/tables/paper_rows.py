@@ -36,9 +36,9 @@ from experiments.paper_scores import (
 )
 from experiments.records import Record, newest_of
 from experiments.results import join
-from experiments.tables import ENOUGH_SEEDS, format_difference, judge
+from experiments.tables import format_difference, judge
 from tools.tables.conditions import measured_on
-from tools.tables.report_rows import NOTHING, TOO_FEW, compare, directions
+from tools.tables.report_rows import ENOUGH_SEEDS, NOTHING, TOO_FEW, compare, directions
 from tools.tables.row_chance import OF_DIFFERENCES, OF_INTERVALS, OF_SEEDS, STANDARD_ERRORS
 from tools.tables.rows import Content, Entry, Row, pairs_of
 

@@ -28,7 +28,6 @@ from experiments.run_files import Scores
 from experiments.tables import (
     BETTER,
     COLUMNS,
-    ENOUGH_SEEDS,
     OVERALL,
     Column,
     format_difference,
@@ -285,6 +284,7 @@ def closing(content: Content) -> str:
 SAME = "the same"
 OPPOSITE = "the opposite"
 NOTHING = "cannot tell"
+ENOUGH_SEEDS = 3  # tables name the rows that have fewer
 TOO_FEW = "too few seeds"
 UNPUBLISHED = "none published"
 
