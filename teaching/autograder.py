@@ -12,8 +12,10 @@ SETUP = """#!/usr/bin/env bash
 # Gradescope runs this once. torch comes without the libraries of a GPU.
 set -e
 apt-get install -y python3-pip
-python3 -m pip install --break-system-packages torch --index-url https://download.pytorch.org/whl/cpu
-python3 -m pip install --break-system-packages {libraries}
+# As a variable and not as a flag: the pip of Ubuntu 22.04 does not know the flag.
+export PIP_BREAK_SYSTEM_PACKAGES=1
+python3 -m pip install torch --index-url https://download.pytorch.org/whl/cpu
+python3 -m pip install {libraries}
 """
 
 RUN = """#!/usr/bin/env bash

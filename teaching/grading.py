@@ -69,7 +69,8 @@ def grade_exercise(student: Path, exercise: str) -> ExerciseResult:
         clean = (ROOT / file).read_text(encoding="utf-8")
         for name in names:
             if path is None:
-                missing = [CheckResult(check.name, f"{file} is missing") for check in CHECKS[name]]
+                message = f"{file} is missing, and no single file has its name"
+                missing = [CheckResult(check.name, message) for check in CHECKS[name]]
                 results.append(FunctionResult(name, missing))
                 continue
             with path.open(encoding="utf-8", errors="replace") as opened:

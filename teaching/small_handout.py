@@ -163,6 +163,11 @@ The library's fast branches, such as that of `is_fused`, are not asked for.
 
 Only the bodies of your functions are graded, on numbers that are drawn anew. Print as you like.
 
+## What to hand in
+
+The files of the table, under the names that they have here. Other files do not matter, but leave
+`.venv` out: it is large, and may hold other files of these names.
+
 ## For a talk
 
 Be ready to answer about each function:
