@@ -11,12 +11,11 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from experiments.paper_recipes import AVERAGE, paper_name
+from experiments.paper_recipes import AVERAGE, PEARSON, paper_name
 from minbert.reporting.differences import Estimate, standard_error_of_share
 
 COPIES = ("first", "second")
 BUCKET_FIELDS = ("low", "high", "rows", "mean", "deviation")
-PEARSON = " Pearson"  # behind the name of a set, which alone means Spearman's correlation
 
 
 class Score(NamedTuple):

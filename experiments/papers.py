@@ -28,6 +28,7 @@ from data.options import SAMPLE
 from data.senteval import sts_files, task_files
 from experiments.paper_recipes import (
     AVERAGE,
+    PEARSON,
     RECIPES,
     PaperRecipe,
     find_recipe,
@@ -364,6 +365,7 @@ def published_of(recipe: PaperRecipe, measured: Sequence[str]) -> dict[str, floa
     averaged = {name for name in measured if name != AVERAGE and " " not in name}
     if averaged != set(recipe.sets):
         published.pop(AVERAGE, None)
+        published.pop(AVERAGE + PEARSON, None)
     return published
 
 

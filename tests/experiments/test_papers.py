@@ -14,7 +14,7 @@ from contrastive.quality.__main__ import main as quality
 from contrastive.train.__main__ import main as train
 from experiments import papers
 from experiments.__main__ import main as experiments
-from experiments.paper_recipes import AVERAGE, RECIPES, find_recipe, paper_name
+from experiments.paper_recipes import AVERAGE, PEARSON, RECIPES, find_recipe, paper_name
 from experiments.paper_scores import (
     COPIES,
     Score,
@@ -41,6 +41,10 @@ def test_published_figures_are_shares():
         if len(single) == len(recipe.sets) > 0:
             average = recipe.published[AVERAGE]
             assert average == pytest.approx(statistics.fmean(single), abs=2e-4), name
+        if AVERAGE + PEARSON in recipe.published:
+            of_pearson = [recipe.published[key + PEARSON] for key in recipe.sets]
+            average = recipe.published[AVERAGE + PEARSON]
+            assert average == pytest.approx(statistics.fmean(of_pearson), abs=4e-4), name
 
 
 @pytest.mark.parametrize(
@@ -63,6 +67,13 @@ def test_an_average_is_published_only_over_the_same_sets():
     assert papers.published_of(recipe, [*recipe.sets, AVERAGE])[AVERAGE] == 0.7462
     published = papers.published_of(recipe, ["STS12", "STS13", AVERAGE])
     assert published == {"STS12": 0.6684, "STS13": 0.8013}
+
+    # The same of Pearson's correlation.
+    recipe = RECIPES["ct-table-1"]
+    names = [name + PEARSON for name in (*recipe.sets, AVERAGE)]
+    assert papers.published_of(recipe, [*recipe.sets, *names])[AVERAGE + PEARSON] == 0.7362
+    published = papers.published_of(recipe, ["STS12", "STS12 Pearson", AVERAGE + PEARSON])
+    assert published == {"STS12": 0.6686, "STS12 Pearson": 0.6719}
 
 
 def test_the_rows_of_two_copies():

@@ -26,9 +26,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from experiments.paper_recipes import AVERAGE, PaperRecipe, find_recipe
+from experiments.paper_recipes import AVERAGE, PEARSON, PaperRecipe, find_recipe
 from experiments.paper_scores import (
-    PEARSON,
     Score,
     copies_in_order,
     mean_on_same_rows,
@@ -151,7 +150,7 @@ def paper_rows(entry: Entry, records: Sequence[Record]) -> list[Row]:
 def paper_row(entry: Entry, name: str, copy: str, kind: str, records: Sequence[Record]) -> Row:
     """Return one row of a recipe.
 
-    copy: of `scores_of`. kind: PEARSON, or "" for Spearman's correlation, which papers publish.
+    copy: of `scores_of`. kind: PEARSON, or "" for Spearman's correlation.
     """
     recipe = recipe_of(name)
     runs = runs_of_recipe(entry, name, records)
@@ -163,11 +162,11 @@ def paper_row(entry: Entry, name: str, copy: str, kind: str, records: Sequence[R
             scores = {title.removesuffix(kind): scores[title] for title in of_kind}
         scored.append(with_errors(run, scores))
     parts = [label_of(name), copy, kind.strip()]
-    is_published = copy in ("", WORSE) and not kind
+    is_published = copy in ("", WORSE)
     return Row(
         ", ".join(part for part in parts if part),
         scored,
-        published=published_figures(entry, name) if is_published else {},
+        published=published_figures(entry, name, kind) if is_published else {},
         values={"about": recipe.about},
         count=str(len(runs)) if runs else "not measured yet",
     )
@@ -202,10 +201,11 @@ def published_of(row: str) -> Mapping[str, float]:
     return {} if own_flags else find_recipe(name).published
 
 
-def published_figures(entry: Entry, row: str) -> dict[str, float | None]:
+def published_figures(entry: Entry, row: str, kind: str) -> dict[str, float | None]:
     """Return the published figure of each column, by the field of the measured score.
 
-    An average over other sets than those of the columns is none of them.
+    kind: PEARSON, or "" for Spearman's correlation. An average over other sets than those of the
+    columns is none of them.
     """
     figures = {}
     names = {column.get("published", "") for column in score_columns(entry)}
@@ -213,7 +213,7 @@ def published_figures(entry: Entry, row: str) -> dict[str, float | None]:
     is_other = bool(sets) and sets.isdisjoint(recipe_of(row).sets)
     for column in score_columns(entry):
         name = column.get("published", "")
-        figures[column["value"]] = None if is_other else published_of(row).get(name)
+        figures[column["value"]] = None if is_other else published_of(row).get(name + kind)
     return figures
 
 
