@@ -164,6 +164,7 @@ METHODS["ct"] = MethodEntry(
     ),
     options=(TensionOptions, NegativesOptions, CopyOptions),
     adapted=preset_of_tension,
+    has_dropout=False,
     unread=("temperature", "batches"),
     arguments={"as_printed": "has_printed_loss"},
     groups=groups_of_tension,
@@ -183,6 +184,7 @@ METHODS["ct-in-batch"] = MethodEntry(
         warmup=0.0,
     ),
     options=(TensionOptions, CopyOptions),
+    has_dropout=False,
 )
 METHODS["sg"] = MethodEntry(
     title="self-guided, Kim et al. 2021",
@@ -211,6 +213,7 @@ METHODS["distill"] = MethodEntry(
         max_length=48,
     ),
     options=(DistillOptions,),
+    has_dropout=False,
     unread=("temperature",),
 )
 METHODS["mnr"] = MethodEntry(

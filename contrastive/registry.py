@@ -117,6 +117,7 @@ class MethodEntry(Entry):
     collector: Callable[..., Any] | None = None
     has_own_rows: bool = False  # inputs.py has a function that collects them
     pairs_of: tuple[str, ...] = ("para", "sts")  # of labelled pairs: the tasks that have them
+    has_dropout: bool = True  # whether dropout is on while it trains
     unread: tuple[str, ...] = ()  # fields of Settings without a use in this method
     why_unread: Mapping[str, str] = field(default_factory=dict)  # for messages, of some of these
     # Further such fields under some values of its own options.

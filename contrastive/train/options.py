@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from contrastive.options import RANDOM_WORDS, ContrastiveOptions, CopyOptions
-from contrastive.presets import unread
+from contrastive.presets import PRESET_WIDTH, settings_of, unread
 from contrastive.registry import METHODS, MethodEntry
 from contrastive.train.texts import files_of, is_task
 from data.examples import BUILT_IN_FILES
@@ -159,8 +159,25 @@ class TrainOptions(CommandOptions):
         if size != AUTO:
             of_method = self.contrastive.of_method
             self.stage.entry.check_batch_size("--batch-size", int(size), method, of_method)
+        self.check_shared()
         if self.stage.dev is None:
             self.check_without_dev()
+
+    def check_shared(self) -> None:
+        """ValueError for an option of every stage that this one does not use."""
+        method = self.stage.method
+        dropouts = [name for name in changed(self.encoder) if name.endswith("_dropout")]
+        if dropouts and not self.stage.entry.has_dropout:
+            raise ValueError(
+                f"{flag_of(dropouts[0])} has no effect on {method}, which trains without dropout. "
+                "Drop it."
+            )
+        settings = settings_of(method, self.contrastive, PRESET_WIDTH, self.training.device)
+        if settings.optimizer == "rmsprop" and "weight_decay" in changed(self.training):
+            raise ValueError(
+                f"--weight-decay has no effect on {method} with RMSprop, which has none here. Drop "
+                "it, or add --optimizer adamw."
+            )
 
     def check_without_dev(self) -> None:
         """ValueError for what only pairs with labels can decide."""

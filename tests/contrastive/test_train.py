@@ -9,6 +9,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from contrastive.methods import CLASSES
 from contrastive.presets import settings_of
 from contrastive.quality.training_history import read_training
 from contrastive.registry import METHODS
@@ -235,6 +236,9 @@ def test_pairs_of_one_label_have_no_order(tmp_path, tiny_model, capsys):
         ("simcse", ["--bsc-align", "0.3"], "--bsc-align has no effect on simcse"),
         ("ct", ["--temperature", "0.3"], "--temperature has no effect on ct"),
         ("matryoshka", ["--projection", "mlp"], "on matryoshka: its widths are the first units"),
+        ("ct", ["--encoder-dropout", "0.3"], "--encoder-dropout has no effect on ct, which trains"),
+        ("distill", ["--attention-dropout", "0"], "--attention-dropout has no effect on distill"),
+        ("ct", ["--weight-decay", "0.5"], "--weight-decay has no effect on ct with RMSprop"),
         ("ct", ["--ct-copy", "worse"], "--ct-copy needs pairs with labels"),
         ("simcse", ["--keep", "best"], "--keep needs pairs with labels"),
         ("ct", ["--batch-size", "12"], "--batch-size is 12; with ct it is a multiple of 8"),
@@ -254,6 +258,19 @@ def test_what_is_refused(method, flags, words, files, sample_data, tmp_path, cap
     assert main([str(word) for word in line]) == 2
     assert words in capsys.readouterr().err.replace("\n", " ")
     assert not (tmp_path / "run").exists()
+
+
+def test_methods_with_dropout_and_adamw_take_their_flags(files):
+    """The negative control of the refusals above."""
+    for method, flags in (("sg", ["--encoder-dropout", "0.3"]), ("ct", ["--optimizer", "adamw"])):
+        words = [method, "--text", str(files["sentences"]), "--out", "out", *flags]
+        assert parse([*words, "--weight-decay", "0.5"]).options.training.weight_decay == 0.5
+
+
+def test_entries_know_which_methods_have_dropout():
+    without = {name for name, cls in CLASSES.items() if not cls.has_dropout}
+    assert without == {"ct", "ct-in-batch", "distill"}
+    assert without == {name for name, entry in METHODS.items() if not entry.has_dropout}
 
 
 def test_the_bundled_files_are_found_outside_of_the_clone(tmp_path, monkeypatch):
