@@ -214,12 +214,10 @@ def open_embedder(
         pooling = stored or "mean"
     if is_bound:
         check_pooling(folder, pooling)
-    max_length = max_length or (None if described is None else described.max_length)
-    num_positions = BertConfig.from_pretrained(folder).num_positions
-    if max_length is None and num_positions < DEFAULT_LENGTH:
-        notes_on_folder.append(f"max_length: {num_positions} (the model has as many positions)")
-    max_length = max_length or min(num_positions, DEFAULT_LENGTH)
-    check_length(model, num_positions, max_length)
+    asked_length = max_length or (None if described is None else described.max_length)
+    length = choose_length(model, folder, asked_length)
+    if length < DEFAULT_LENGTH and asked_length is None:
+        notes_on_folder.append(f"max_length: {length} (the model has as many positions)")
 
     encoder = BertModel.from_pretrained(folder, attention_implementation="fused").to(chosen_device)
     if pooling == "pooler":
@@ -234,7 +232,7 @@ def open_embedder(
     tokenizer = BertTokenizer.from_pretrained(folder)
     if modules is not None and modules.lowercases:
         tokenizer.lowercase_first()
-    embedder = Embedder(encoder, tokenizer, pooling, precision, batch_size, max_length, modules)
+    embedder = Embedder(encoder, tokenizer, pooling, precision, batch_size, length, modules)
     if precision == "int8":
         embedder = replace(embedder, quantised=runtime.quantised(encoder, chosen_device))
     return embedder, notes + notes_on_folder
@@ -300,13 +298,17 @@ def reason_for_pooling(pooling: str, stored: str | None) -> str:
     return f"the model was trained for {'it' if stored == pooling else stored}"
 
 
-def check_length(model: str | Path, num_positions: int, max_length: int) -> None:
-    """Raise ValueError for more tokens than the model has positions."""
-    if max_length > num_positions:
+def choose_length(model: str | Path, folder: Path, asked: int | None) -> int:
+    """The most tokens of a row: what is asked for, or else 128 or all positions of the encoder.
+
+    folder: of the encoder. ValueError where more is asked for than the model has positions.
+    """
+    num_positions = BertConfig.from_pretrained(folder).num_positions
+    if asked is not None and asked > num_positions:
         raise ValueError(
-            f"--max-length is {max_length}; {model} has {num_positions} positions. Pass at most "
-            "that."
+            f"--max-length is {asked}; {model} has {num_positions} positions. Pass at most that."
         )
+    return asked or min(num_positions, DEFAULT_LENGTH)
 
 
 def check_pooler(model: str | Path, encoder: BertModel) -> None:
