@@ -9,7 +9,7 @@ unit is sentences per second, and medians of rounds count.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from typing import Any, NamedTuple
 
@@ -77,6 +77,27 @@ def choose_data(settings: Settings) -> TrainingData:
     return TrainingData(settings.model, whole, settings.batch_size)
 
 
+def measure_sides(
+    settings: Settings, data: TrainingData, peers: Mapping[str, Peer], limit: Limit
+) -> Mapping[str, list[float]]:
+    """Return the seconds of each round, of "ours" and of the peers by name.
+
+    limit: is measured between the rounds.
+    """
+    num_parts = len(data.examples) // data.batch_size
+    with ExitStack() as stack:
+        # All processes live for the whole benchmark, so that they can take turns.
+        def open_side(make_side: Callable[..., Side], *arguments: Any) -> Side:
+            process = SideProcess(settings.threads, make_side, data, *arguments)
+            return stack.enter_context(process)
+
+        execution = settings.execution(settings.precision)
+        sides = {"ours": open_side(our_side, settings.folder / "ours", execution)}
+        for name, peer in peers.items():
+            sides[name] = open_side(peer_side, peer.execution, peer.tricks)
+        return alternate(sides, settings.rounds(5, 3), num_parts, between=limit.measure)
+
+
 def run(settings: Settings) -> dict[str, Any]:
     """Return the line of JSON. Full: 5 rounds of 50 steps; quick: 3 of 8."""
     require("transformers")
@@ -88,18 +109,7 @@ def run(settings: Settings) -> dict[str, Any]:
     precision = settings.precision
     limit = Limit(precision, settings.device)
     peers = list_peers(settings)
-    with ExitStack() as stack:
-        # All processes live for the whole benchmark, so that they can take turns.
-        def open_side(make_side: Callable[..., Side], *arguments: Any) -> Side:
-            process = SideProcess(settings.threads, make_side, data, *arguments)
-            return stack.enter_context(process)
-
-        sides = {
-            "ours": open_side(our_side, settings.folder / "ours", settings.execution(precision))
-        }
-        for name, peer in peers.items():
-            sides[name] = open_side(peer_side, peer.execution, peer.tricks)
-        seconds = alternate(sides, settings.rounds(5, 3), num_parts, between=limit.measure)
+    seconds = measure_sides(settings, data, peers, limit)
 
     is_bf16 = precision == "bf16"
     comparisons = []
