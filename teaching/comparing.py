@@ -15,8 +15,9 @@ import sys
 import traceback
 from collections.abc import Mapping
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
-from types import FunctionType, ModuleType
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import torch
@@ -26,7 +27,7 @@ from minbert import BertConfig, BertModel
 from minbert.commands.hidden import ROOT
 from minbert.weights import to_hugging_face
 from teaching.children import Send, run_in_child
-from teaching.exercises import EXERCISES, functions, released_body
+from teaching.exercises import EXERCISES, functions, module_name, released_body
 from teaching.stations import Recorded, Station, record, recorded, stations_of
 
 SECONDS = 120  # for the other code
@@ -130,45 +131,25 @@ def open_code(folder: Path, weights: Path) -> tuple[nn.Module, Any, list[str]]:
 
 
 def lend_functions(ours: Mapping[str, ModuleType]) -> list[str]:
-    """Put our functions where the student's are not written yet, and return their names.
+    """Put our code where the student's is not written yet, and return the names of the functions.
 
     ours: our modules by name. What is lent calls the student's other functions.
     """
     lent = []
     for exercise in EXERCISES.values():
-        for file, bodies in exercise.bodies().items():
-            module = file.removesuffix(".py").replace("/", ".")
-            theirs = sys.modules.get(module)
-            if module not in ours or theirs is None:
-                continue
-            source = Path(str(theirs.__file__)).read_text(encoding="utf-8")
-            known = functions(ast.parse(source))
-            for name, blank in bodies.items():
-                is_blank = name in known and released_body(source, name) == normal_form(blank)
-                if is_blank:
-                    lend_function(ours[module], theirs, name)
-                    lent.append(name)
+        module = module_name(exercise.file)
+        theirs = sys.modules.get(module)
+        if module not in ours or theirs is None:
+            continue
+        source = Path(str(theirs.__file__)).read_text(encoding="utf-8")
+        known = functions(ast.parse(source))
+        for name, body in exercise.bodies().items():
+            blank = ast.unparse(ast.parse(body))
+            if name in known and released_body(source, name) == blank:
+                function = attrgetter(name)
+                function(theirs).__code__ = function(ours[module]).__code__
+                lent.append(name)
     return lent
-
-
-def normal_form(code: str) -> str:
-    """Code without its comments, as released_body writes it."""
-    return ast.unparse(ast.parse(code))
-
-
-def lend_function(ours: ModuleType, theirs: ModuleType, name: str) -> None:
-    """Put a function or method of our module into theirs, where it reads their names."""
-    owner, _, last = name.rpartition(".")
-    place = getattr(theirs, owner) if owner else theirs
-    blank = getattr(place, last)
-    original = getattr(getattr(ours, owner) if owner else ours, last)
-    function = FunctionType(original.__code__, vars(theirs), last, original.__defaults__)
-    function.__kwdefaults__ = original.__kwdefaults__
-    setattr(place, last, function)
-    # Other files may have imported it by its name.
-    for module_name, module in list(sys.modules.items()):
-        if module_name.startswith("minbert.") and vars(module).get(last) is blank:
-            setattr(module, last, function)
 
 
 def open_transformers(folder: Path) -> nn.Module:

@@ -19,105 +19,117 @@ LEFT_OUT = 'raise NotImplementedError("{name} is an answer under another name")'
 class Exercise(NamedTuple):
     """What the students write, and the tests that they run."""
 
-    # From a file to the functions that the students write.
-    to_write: Mapping[str, Sequence[str]]
+    file: str
+
+    # The functions of the file that the students write.
+    to_write: Sequence[str]
 
     # The file of tests.
     tests: str
 
-    # Also emptied: functions of these files that are an answer under another name.
-    left_out: Mapping[str, Sequence[str]] = {}
+    # Also emptied: functions of the file that are an answer under another name.
+    left_out: Sequence[str] = ()
 
     # For the students: about how long it takes, and what it is worth.
     minutes: int = 60
     points: int = 10
 
-    def bodies(self) -> dict[str, dict[str, str]]:
-        """Collect the new bodies of all functions, by file and name."""
-        bodies: dict[str, dict[str, str]] = {}
-        for file, names in self.to_write.items():
-            bodies[file] = {name: TO_WRITE.format(name=name) for name in names}
-        for file, names in self.left_out.items():
-            bodies[file] |= {name: LEFT_OUT.format(name=name) for name in names}
-        return bodies
+    def bodies(self) -> dict[str, str]:
+        """Collect the new bodies of all functions, by name."""
+        bodies = {name: TO_WRITE.format(name=name) for name in self.to_write}
+        return bodies | {name: LEFT_OUT.format(name=name) for name in self.left_out}
 
 
 EXERCISES: dict[str, Exercise] = {
     "attention": Exercise(
-        to_write={
-            "minbert/attention.py": (
-                "mask_to_bias",
-                "attention",
-                "MultiHeadAttention.project",
-                "MultiHeadAttention.forward",
-            )
-        },
+        file="minbert/attention.py",
+        to_write=(
+            "mask_to_bias",
+            "attention",
+            "MultiHeadAttention.project",
+            "MultiHeadAttention.forward",
+        ),
         tests="tests/lessons/test_attention.py",
         minutes=90,
         points=15,
     ),
     "optimizer": Exercise(
-        to_write={"minbert/optimizer.py": ("AdamW.update",)},
+        file="minbert/optimizer.py",
+        to_write=("AdamW.update",),
         tests="tests/lessons/test_optimizer.py",
         minutes=60,
         points=10,
     ),
     "layers": Exercise(
-        to_write={
-            "minbert/bert.py": (
-                "BertEmbeddings.forward",
-                "FeedForward.forward",
-                "BertLayer.forward",
-            )
-        },
+        file="minbert/bert.py",
+        to_write=("BertEmbeddings.forward", "FeedForward.forward", "BertLayer.forward"),
         tests="tests/lessons/test_layers.py",
         minutes=60,
         points=10,
     ),
     "schedules": Exercise(
-        to_write={"minbert/schedule.py": ("linear", "cosine")},
+        file="minbert/schedule.py",
+        to_write=("linear", "cosine"),
         tests="tests/lessons/test_schedules.py",
         minutes=30,
         points=5,
     ),
     "masking": Exercise(
-        to_write={"minbert/pretraining/mlm.py": ("mask_tokens",)},
+        file="minbert/pretraining/mlm.py",
+        to_write=("mask_tokens",),
         tests="tests/lessons/test_masking.py",
         minutes=60,
         points=10,
     ),
     "losses": Exercise(
-        to_write={"multitask/losses.py": ("sentiment_loss", "paraphrase_loss", "similarity_loss")},
+        file="multitask/losses.py",
+        to_write=("sentiment_loss", "paraphrase_loss", "similarity_loss"),
         tests="tests/lessons/test_task_losses.py",
         # The squared error with another word.
-        left_out={"multitask/losses.py": ("absolute_loss",)},
+        left_out=("absolute_loss",),
         minutes=45,
         points=10,
     ),
     "contrastive": Exercise(
-        to_write={"contrastive/losses.py": ("info_nce",)},
+        file="contrastive/losses.py",
+        to_write=("info_nce",),
         tests="tests/lessons/test_contrastive_losses.py",
         # With one direction bsc is InfoNCE. The other two have its lines, with more candidates.
-        left_out={"contrastive/losses.py": ("bsc", "nt_xent", "self_guided_opt1")},
+        left_out=("bsc", "nt_xent", "self_guided_opt1"),
         minutes=60,
         points=10,
     ),
     "samplers": Exercise(
-        to_write={"multitask/sampling.py": ("joint", "mt_dnn")},
+        file="multitask/sampling.py",
+        to_write=("joint", "mt_dnn"),
         tests="tests/lessons/test_samplers.py",
         minutes=60,
         points=10,
     ),
     "surgery": Exercise(
-        to_write={"multitask/surgery.py": ("pcgrad_weights",)},
+        file="multitask/surgery.py",
+        to_write=("pcgrad_weights",),
         tests="tests/lessons/test_surgery.py",
         # With all targets 0 it is PCGrad.
-        left_out={"multitask/surgery.py": ("gradvac_weights",)},
+        left_out=("gradvac_weights",),
         minutes=90,
         points=15,
     ),
 }
 DEFAULT_EXERCISES = ("attention", "optimizer", "layers")
+
+
+def exercise_of(name: str) -> Exercise:
+    """The exercise in which the students write a function. KeyError where there is none."""
+    for exercise in EXERCISES.values():
+        if name in exercise.to_write:
+            return exercise
+    raise KeyError(name)
+
+
+def module_name(file: str) -> str:
+    """The name under which a file such as "minbert/attention.py" is imported."""
+    return file.removesuffix(".py").replace("/", ".")
 
 
 def functions(tree: ast.AST, prefix: str = "") -> dict[str, ast.FunctionDef]:

@@ -63,18 +63,19 @@ def is_inside(path: Path, student: Path) -> bool:
 
 def grade_exercise(student: Path, exercise: str) -> ExerciseResult:
     """Grade one exercise of a student. A file that is missing gets 0."""
+    file = EXERCISES[exercise].file
+    path = find_file(student, file)
+    if path is not None:
+        with path.open(encoding="utf-8", errors="replace") as opened:
+            text = opened.read(LONGEST)
+    clean = (ROOT / file).read_text(encoding="utf-8")
     results = []
-    for file, names in EXERCISES[exercise].to_write.items():
-        path = find_file(student, file)
-        clean = (ROOT / file).read_text(encoding="utf-8")
-        for name in names:
-            if path is None:
-                message = f"{file} is missing, and no single file has its name"
-                missing = [CheckResult(check.name, message) for check in CHECKS[name]]
-                results.append(FunctionResult(name, missing))
-                continue
-            with path.open(encoding="utf-8", errors="replace") as opened:
-                text = opened.read(LONGEST)
+    for name in EXERCISES[exercise].to_write:
+        if path is None:
+            message = f"{file} is missing, and no single file has its name"
+            missing = [CheckResult(check.name, message) for check in CHECKS[name]]
+            results.append(FunctionResult(name, missing))
+        else:
             results.append(grade_function(name, clean, text, module_of(file)))
     return ExerciseResult(exercise, results)
 

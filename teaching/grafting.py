@@ -28,7 +28,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, distributions, nn
 
-from teaching.exercises import EXERCISES, functions
+from teaching.exercises import exercise_of, functions, module_name
 
 # --- what a body may use --------------------------------------------------------------------------
 
@@ -234,7 +234,8 @@ def graft(clean: str, student: str, name: str, module: ModuleType) -> Graft:
     allowed = ALLOWED[name]
     # Functions that the student added, in the module and in the class, or wrote for this exercise.
     prefix = name.rpartition(".")[0] + "."
-    siblings = siblings_of(name) - set(allowed.names.split())
+    siblings = {other for other in exercise_of(name).to_write if "." not in other} - {name}
+    siblings -= set(allowed.names.split())
     added: dict[str, ast.FunctionDef] = {}
     for other, other_node in by_name.items():
         is_near = "." not in other or (prefix != "." and other.startswith(prefix))
@@ -262,15 +263,6 @@ def graft(clean: str, student: str, name: str, module: ModuleType) -> Graft:
             is_static = other_node.name in static
             methods[other_node.name] = staticmethod(function) if is_static else function
     return Graft(names[node.name], methods)
-
-
-def siblings_of(name: str) -> set[str]:
-    """The other functions, not methods, that the students write for the same exercise."""
-    for exercise in EXERCISES.values():
-        for names in exercise.to_write.values():
-            if name in names:
-                return {other for other in names if other != name and "." not in other}
-    return set()
 
 
 def parse(student: str) -> ast.Module:
@@ -458,13 +450,9 @@ def make_function(node: ast.FunctionDef, names: Names, attributes: set[str]) -> 
 
 def module_of(file: str) -> ModuleType:
     """Import a file of the exercises, such as "minbert/attention.py"."""
-    return import_module(file.removesuffix(".py").replace("/", "."))
+    return import_module(module_name(file))
 
 
 def released_function(name: str) -> Any:
     """The function of this clone that the students write, such as "AdamW.update"."""
-    for exercise in EXERCISES.values():
-        for file, names in exercise.to_write.items():
-            if name in names:
-                return operator.attrgetter(name)(module_of(file))
-    raise KeyError(name)
+    return operator.attrgetter(name)(module_of(exercise_of(name).file))

@@ -66,10 +66,10 @@ def copy_without_answers(folder: Path, files: Mapping[str, bool], exercises: Seq
             shutil.copy2(ROOT / name, folder / name)
         else:
             (folder / name).write_text(small_handout.package_alone(name), encoding="utf-8")
-    for exercise in exercises:
-        for name, bodies in EXERCISES[exercise].bodies().items():
-            source = (folder / name).read_text(encoding="utf-8")
-            (folder / name).write_text(without_answers(source, bodies), encoding="utf-8")
+    for name in exercises:
+        file = folder / EXERCISES[name].file
+        source = file.read_text(encoding="utf-8")
+        file.write_text(without_answers(source, EXERCISES[name].bodies()), encoding="utf-8")
 
 
 PROGRAM = "python -m teaching.handout"
@@ -86,12 +86,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         )
     check_new_folder("DIR", options.folder)
     hand_out(options.folder, options.exercises, options.whole)
-    for exercise in options.exercises:
-        tests = EXERCISES[exercise].tests
-        for file, names in EXERCISES[exercise].to_write.items():
-            print(
-                f"{exercise}: {', '.join(names)} in {file}; .venv/bin/python -m pytest -x {tests}"
-            )
+    for name in options.exercises:
+        exercise = EXERCISES[name]
+        place = f"{', '.join(exercise.to_write)} in {exercise.file}"
+        print(f"{name}: {place}; .venv/bin/python -m pytest -x {exercise.tests}")
     if options.rehearse:
         from teaching import rehearsal
 

@@ -44,12 +44,12 @@ def rehearse(folder: Path, exercises: Sequence[str]) -> None:
 
 def write_answers(folder: Path, exercises: Sequence[str]) -> None:
     """Write the answers of the clone into a hand-out."""
-    for exercise in exercises:
-        for file, names in EXERCISES[exercise].to_write.items():
-            source = (ROOT / file).read_text(encoding="utf-8")
-            answers = {name: released_body(source, name) for name in names}
-            blank = (folder / file).read_text(encoding="utf-8")
-            (folder / file).write_text(without_answers(blank, answers), encoding="utf-8")
+    for exercise in (EXERCISES[name] for name in exercises):
+        source = (ROOT / exercise.file).read_text(encoding="utf-8")
+        answers = {name: released_body(source, name) for name in exercise.to_write}
+        file = folder / exercise.file
+        blank = file.read_text(encoding="utf-8")
+        file.write_text(without_answers(blank, answers), encoding="utf-8")
 
 
 def check_tests(folder: Path, exercises: Sequence[str]) -> None:

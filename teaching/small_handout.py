@@ -70,8 +70,7 @@ def needed_files(exercises: Sequence[str], *others: str) -> dict[str, bool]:
     """
     todo = [(file, True) for file in (*ALWAYS, *others)]
     for exercise in exercises:
-        todo += [(file, True) for file in EXERCISES[exercise].to_write]
-        todo.append((EXERCISES[exercise].tests, True))
+        todo += [(EXERCISES[exercise].file, True), (EXERCISES[exercise].tests, True)]
     needed: dict[str, bool] = {}
     while todo:
         file, is_whole = todo.pop()
@@ -209,11 +208,10 @@ def pages_of(exercises: Sequence[str], files: Iterable[str]) -> dict[str, str]:
     functions = []
     for number, name in enumerate(exercises, start=1):
         exercise = EXERCISES[name]
-        for file, names in exercise.to_write.items():
-            functions += [f"- `{function}` in `{file}`" for function in names]
-            written = ", ".join(f"`{function}`" for function in names)
-            cells = f"{number} | {name} | {exercise.minutes} | {exercise.points}"
-            rows.append(f"| {cells} | {written} in `{file}` | `{exercise.tests}` |")
+        functions += [f"- `{function}` in `{exercise.file}`" for function in exercise.to_write]
+        written = ", ".join(f"`{function}`" for function in exercise.to_write)
+        cells = f"{number} | {name} | {exercise.minutes} | {exercise.points}"
+        rows.append(f"| {cells} | {written} in `{exercise.file}` | `{exercise.tests}` |")
     return {
         "README.md": README.format(tests=EXERCISES[exercises[0]].tests),
         "EXERCISES.md": EXERCISES_HEAD + "\n".join(rows) + "\n" + EXERCISES_TAIL,

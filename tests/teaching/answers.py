@@ -13,8 +13,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 FILE_OF: dict[str, str] = {}
 for exercise in EXERCISES.values():
-    for file, names in exercise.to_write.items():
-        FILE_OF |= dict.fromkeys(names, file)
+    FILE_OF |= dict.fromkeys(exercise.to_write, exercise.file)
 
 
 def released(name: str) -> str:

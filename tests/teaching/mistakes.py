@@ -121,7 +121,7 @@ def call_wrong(*arguments, **options):
 def cases_of(name: str) -> list[Callable[[], None]]:
     """The visible tests of a function's exercise, in their order, without those with fixtures."""
     file = FILE_OF[name]
-    tests = next(exercise.tests for exercise in EXERCISES.values() if file in exercise.to_write)
+    tests = next(exercise.tests for exercise in EXERCISES.values() if file == exercise.file)
     module = importlib.import_module(tests.removesuffix(".py").replace("/", "."))
     cases: list[Callable[[], None]] = []
     for word, function in vars(module).items():

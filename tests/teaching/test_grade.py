@@ -132,10 +132,10 @@ def test_what_ran_before_a_crash_still_counts(monkeypatch):
 def hand_in(folder: Path, *exercises: str) -> Path:
     """A folder with the files of some exercises as released."""
     for exercise in exercises:
-        for file, names in EXERCISES[exercise].to_write.items():
-            (folder / file).parent.mkdir(parents=True, exist_ok=True)
-            text = student_file(names[0], released(names[0]))
-            (folder / file).write_text(text, encoding="utf-8")
+        file = folder / EXERCISES[exercise].file
+        file.parent.mkdir(parents=True, exist_ok=True)
+        name = EXERCISES[exercise].to_write[0]
+        file.write_text(student_file(name, released(name)), encoding="utf-8")
     return folder
 
 

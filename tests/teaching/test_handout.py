@@ -101,20 +101,20 @@ def test_a_function_that_is_not_there():
 def test_the_answers_are_out_and_nothing_else(name):
     exercise = EXERCISES[name]
     assert (ROOT / exercise.tests).is_file()
-    for file, bodies in exercise.bodies().items():
-        source = (ROOT / file).read_text(encoding="utf-8")
-        before = functions(ast.parse(source))
-        after = functions(ast.parse(without_answers(source, bodies)))
-        assert before.keys() == after.keys()
-        for function, node in after.items():
-            is_same = ast.dump(node) == ast.dump(before[function])
-            assert is_same == (function not in bodies), function
-            assert ast.get_docstring(node) == ast.get_docstring(before[function])
-            assert ast.dump(node.args) == ast.dump(before[function].args)
-            if function in exercise.to_write.get(file, ()):
-                last = ast.unparse(node.body[-1])
-                assert last == f"raise NotImplementedError('{function} is not written yet')"
-                assert len(node.body) <= 2
+    bodies = exercise.bodies()
+    source = (ROOT / exercise.file).read_text(encoding="utf-8")
+    before = functions(ast.parse(source))
+    after = functions(ast.parse(without_answers(source, bodies)))
+    assert before.keys() == after.keys()
+    for function, node in after.items():
+        is_same = ast.dump(node) == ast.dump(before[function])
+        assert is_same == (function not in bodies), function
+        assert ast.get_docstring(node) == ast.get_docstring(before[function])
+        assert ast.dump(node.args) == ast.dump(before[function].args)
+        if function in exercise.to_write:
+            last = ast.unparse(node.body[-1])
+            assert last == f"raise NotImplementedError('{function} is not written yet')"
+            assert len(node.body) <= 2
 
 
 # --- no answer stands elsewhere -------------------------------------------------------------------
@@ -172,21 +172,20 @@ class Answer(NamedTuple):
 def answers_of(name: str) -> list[Answer]:
     """The bodies that an exercise removes, without what the new body keeps."""
     answers = []
-    for file, bodies in EXERCISES[name].bodies().items():
-        source = (ROOT / file).read_text(encoding="utf-8")
-        by_name = functions(ast.parse(source))
-        for function in EXERCISES[name].to_write[file]:
-            new_body = bodies[function]
-            node = by_name[function]
-            names = local_names(node)
-            removed = statements(node, names) - statements(ast.parse(new_body), names)
-            first = node.body[1].lineno - 1
-            lines = set()
-            for line in source.splitlines()[first : node.end_lineno]:
-                code = " ".join(line.split("  #")[0].split())
-                if len(code) >= SHORTEST and not code.startswith("#"):
-                    lines.add(code)
-            answers.append(Answer(function, removed, lines))
+    source = (ROOT / EXERCISES[name].file).read_text(encoding="utf-8")
+    by_name = functions(ast.parse(source))
+    for function in EXERCISES[name].to_write:
+        new_body = EXERCISES[name].bodies()[function]
+        node = by_name[function]
+        names = local_names(node)
+        removed = statements(node, names) - statements(ast.parse(new_body), names)
+        first = node.body[1].lineno - 1
+        lines = set()
+        for line in source.splitlines()[first : node.end_lineno]:
+            code = " ".join(line.split("  #")[0].split())
+            if len(code) >= SHORTEST and not code.startswith("#"):
+                lines.add(code)
+        answers.append(Answer(function, removed, lines))
     return answers
 
 
@@ -317,7 +316,7 @@ def test_the_first_run_of_a_student(tmp_path, capsys):
         tests = EXERCISES[name].tests
         result = run_in(folder, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", tests)
         # The tests go through the functions in the order of the list.
-        first = next(iter(EXERCISES[name].to_write.values()))[0]
+        first = EXERCISES[name].to_write[0]
         assert result.returncode == 1, result.stdout[-2000:]
         last = result.stdout.splitlines()[-1]
         assert f"{first} is not written yet" in last, result.stdout[-2000:]
@@ -332,12 +331,12 @@ def test_a_model_calls_what_the_student_writes(tmp_path):
     folder = tmp_path / "course"
     assert main([str(folder), "--whole"]) == 0
     for name in DEFAULT_EXERCISES:
-        for file, names in EXERCISES[name].to_write.items():
-            source = (ROOT / file).read_text(encoding="utf-8")
-            by_name = functions(ast.parse(source))
-            answers = {function: body_of(by_name[function]) for function in names}
-            blank = (folder / file).read_text(encoding="utf-8")
-            (folder / file).write_text(without_answers(blank, answers), encoding="utf-8")
+        exercise = EXERCISES[name]
+        by_name = functions(ast.parse((ROOT / exercise.file).read_text(encoding="utf-8")))
+        answers = {function: body_of(by_name[function]) for function in exercise.to_write}
+        file = folder / exercise.file
+        blank = file.read_text(encoding="utf-8")
+        file.write_text(without_answers(blank, answers), encoding="utf-8")
     tests = [EXERCISES[name].tests for name in DEFAULT_EXERCISES]
     result = run_in(folder, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *tests)
     assert result.returncode == 0, result.stdout[-2000:]
