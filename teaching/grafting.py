@@ -21,7 +21,7 @@ import operator
 import string
 from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
-from types import CodeType, FunctionType, ModuleType
+from types import FunctionType, ModuleType
 from typing import Any, NamedTuple
 
 import torch
@@ -191,9 +191,6 @@ KINDS = (
 # Names of globals that a body may not read.
 HIDDEN = {"__builtins__", "__import__", "__name__"}
 
-# Nodes with a name that they define.
-NAMED = (ast.FunctionDef, ast.ExceptHandler, ast.MatchAs, ast.MatchStar)
-
 
 Names = dict[str, Any]
 
@@ -249,19 +246,17 @@ def graft(clean: str, student: str, name: str, module: ModuleType) -> Graft:
     names |= {word: getattr(module, word) for word in allowed.names.split()}
     names = constants_of(tree, names, attributes) | names
     bodies = [node, *reached(node, added)]
-    known = {*names, *names["__builtins__"], *(other for other in added if "." not in other)}
-    static = {body.name for body in bodies if is_static_method(body)}
+    static = [body for body in bodies if is_static_method(body)]
     for body in bodies:
-        check_body(body, known, attributes)
+        check_code(body, {**names, **added}, attributes)
 
     for body in bodies:
-        names[body.name] = make_function(body, names, attributes)
+        run(body, names)
     methods = {}
-    for other, other_node in added.items():
-        if "." in other and other_node in bodies:
-            function = names[other_node.name]
-            is_static = other_node.name in static
-            methods[other_node.name] = staticmethod(function) if is_static else function
+    for other, body in added.items():
+        if "." in other and body in bodies:
+            function = names[body.name]
+            methods[body.name] = staticmethod(function) if body in static else function
     return Graft(names[node.name], methods)
 
 
@@ -314,25 +309,12 @@ def constants_of(tree: ast.Module, names: Names, attributes: set[str]) -> Names:
     constants: Names = {}
     for node in tree.body:
         if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
-            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            words = [target.id for target in targets if isinstance(target, ast.Name)]
+            computed = {**constants, **names}
             with contextlib.suppress(Refused):
-                value = value_of(node.value, {**constants, **names}, attributes)
-                constants |= dict.fromkeys(words, value)
+                check_code(node, computed, attributes)
+                run(node, computed)
+                constants |= {word: computed[word] for word in names_inside(node) & {*computed}}
     return constants
-
-
-def value_of(value: ast.expr, names: Names, attributes: set[str]) -> Any:
-    """Compute an expression as a body would. Raises Refused where it may not, or cannot."""
-    nothing = ast.arguments([], [], None, [], [], None, [])
-    function = ast.FunctionDef("value", nothing, [ast.Return(value)], [])
-    ast.copy_location(function, value)
-    ast.fix_missing_locations(function)
-    check_body(function, {*names, *names["__builtins__"]}, attributes)
-    try:
-        return make_function(function, names, attributes)()
-    except Exception as error:
-        raise Refused(f"line {value.lineno}: {type(error).__name__}: {error}") from error
 
 
 def is_static_method(node: ast.FunctionDef) -> bool:
@@ -374,7 +356,7 @@ def safe_builtins(attributes: set[str]) -> Names:
     return names
 
 
-def without_annotations(node: ast.FunctionDef) -> None:
+def without_annotations(node: ast.stmt) -> None:
     """Remove annotations, which are never evaluated, and decorators."""
     for inner in ast.walk(node):
         if isinstance(inner, ast.FunctionDef):
@@ -386,10 +368,10 @@ def without_annotations(node: ast.FunctionDef) -> None:
             inner.annotation = ast.Constant(None, lineno=inner.lineno, col_offset=0)
 
 
-def check_body(node: ast.FunctionDef, known: set[str], attributes: set[str]) -> None:
-    """Raise Refused where a function uses something that is on no list."""
+def check_code(node: ast.stmt, names: Names, attributes: set[str]) -> None:
+    """Raise Refused where a function or a constant uses something that is on no list."""
     without_annotations(node)
-    known = known | bound_names(node)
+    known = {*names, *names["__builtins__"], *names_inside(node)}
     for inner in ast.walk(node):
         line = f"line {getattr(inner, 'lineno', node.lineno)}"
         if not isinstance(inner, KINDS):
@@ -416,36 +398,27 @@ def is_plain_format(node: ast.Attribute) -> bool:
     return False
 
 
-def bound_names(node: ast.FunctionDef) -> set[str]:
-    """The names that a function defines: arguments, assigned names, inner functions."""
-    names = set()
+def names_inside(node: ast.stmt) -> set[str]:
+    """The names that a statement defines: arguments, assigned names, inner functions."""
+    names: set[Any] = set()
     for inner in ast.walk(node):
-        if isinstance(inner, ast.arg):
-            names.add(inner.arg)
-        elif isinstance(inner, ast.Name) and not isinstance(inner.ctx, ast.Load):
+        if isinstance(inner, ast.Name) and not isinstance(inner.ctx, ast.Load):
             names.add(inner.id)
-        elif isinstance(inner, NAMED) and inner.name:
-            names.add(inner.name)
-        elif isinstance(inner, ast.MatchMapping) and inner.rest:
-            names.add(inner.rest)
-    return names
+        # Arguments, functions, errors that are caught, and the parts of patterns.
+        names |= {getattr(inner, field, None) for field in ("arg", "name", "rest")}
+    return names - {None}
 
 
-def make_function(node: ast.FunctionDef, names: Names, attributes: set[str]) -> FunctionType:
-    """Compile one function with `names` as its only globals. Nothing of it runs before a call."""
-    defaults = tuple(value_of(value, names, attributes) for value in node.args.defaults)
-    keyword_defaults = {}
-    for arg, value in zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True):
-        if value is not None:
-            keyword_defaults[arg.arg] = value_of(value, names, attributes)
-    # Without its defaults, the function is the only code of this module.
-    node.args.defaults = []
-    node.args.kw_defaults = [None] * len(node.args.kwonlyargs)
-    compiled = compile(ast.Module([node], []), "the answer", "exec")
-    (code,) = (value for value in compiled.co_consts if isinstance(value, CodeType))
-    function = FunctionType(code, names, node.name, defaults)
-    function.__kwdefaults__ = keyword_defaults
-    return function
+def run(node: ast.stmt, names: Names) -> None:
+    """Define a checked function or constant, with `names` as its only globals.
+
+    Raises Refused where a default value or a constant cannot be computed.
+    """
+    code = compile(ast.Module([node], []), "the answer", "exec")
+    try:
+        FunctionType(code, names)()
+    except Exception as error:
+        raise Refused(f"line {node.lineno}: {type(error).__name__}: {error}") from error
 
 
 def module_of(file: str) -> ModuleType:
