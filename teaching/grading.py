@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from minbert import fast
 from minbert.commands.files import write_text
+from minbert.reporting.tables import aligned
 from teaching.autograder import write_zip
 from teaching.calls import warm_up
 from teaching.checks import CHECKS
@@ -86,11 +87,12 @@ def grade_exercise(student: Path, exercise: str) -> ExerciseResult:
 def as_table(results: dict[str, list[ExerciseResult]]) -> str:
     """One row for each student, and what is wrong below."""
     exercises = [result.exercise for result in next(iter(results.values()))]
-    lines = [" ".join(["student".ljust(20), *(name.rjust(12) for name in exercises), "   sum"])]
+    rows = [["student", *exercises, "sum"]]
     for student, graded in results.items():
-        cells = [f"{result.points:g}/{result.most}".rjust(12) for result in graded]
         total = sum(result.points for result in graded)
-        lines.append(" ".join([student.ljust(20), *cells, f"{total:6g}"]))
+        cells = [f"{result.points:g}/{result.most}" for result in graded]
+        rows.append([student, *cells, f"{total:g}"])
+    lines = [aligned(rows)]
     for student, graded in results.items():
         for result in graded:
             for function in result.functions:
