@@ -233,6 +233,7 @@ def open_embedder(
     if modules is not None and modules.lowercases:
         tokenizer.lowercase_first()
     embedder = Embedder(encoder, tokenizer, pooling, precision, batch_size, length, modules)
+    runtime.pack_for_good(encoder, precision)
     if precision == "int8":
         embedder = replace(embedder, quantised=runtime.quantised(encoder, chosen_device))
     return embedder, notes + notes_on_folder

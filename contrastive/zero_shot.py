@@ -119,11 +119,9 @@ def encode(
     device = next(encoder.parameters()).device
     was_training = encoder.training
     encoder.eval()
-    runtime.choose_products(encoder, precision)
     parts: dict[str, list[list[Tensor]]] = {}  # by name: the parts of first and of second sentences
     order: list[int] = []
-    # One region around all batches: the weights are converted to bf16 once, and not each time.
-    with runtime.autocast(device, precision):
+    with runtime.predicting(encoder, device, precision):
         for indices in batches:
             batch = rows.batch(indices).to(device)
             output = encoder(

@@ -43,15 +43,13 @@ def predict(
     device = next(model.parameters()).device
     was_training = model.training
     model.eval()
-    runtime.choose_products(model, precision)
 
     # Batches of similar length have little padding, but they are not in row order.
     outputs = []
     order: list[int] = []
     lengths = rows.lengths if chosen is None else rows.lengths[chosen]
     batches = sorted_batches(lengths, batch_size)
-    # One region around all batches: the weights are converted to bf16 once, and not each time.
-    with runtime.autocast(device, precision):
+    with runtime.predicting(model, device, precision, is_packed=len(batches) > 1):
         for indices in terminal.track(batches, f"predictions of {model.tasks[task].title}"):
             numbers = indices if chosen is None else chosen[indices].tolist()
             outputs.append(model(task, rows.batch(numbers).to(device)).float())

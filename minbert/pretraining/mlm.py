@@ -243,11 +243,10 @@ class BertForMaskedLM(nn.Module):
         device = self.bias.device
         was_training = self.training
         self.eval()
-        runtime.choose_products(self, precision)
         total = 0.0
         num_correct = 0.0
         num_tokens = 0
-        with torch.random.fork_rng(devices=[]), runtime.autocast(device, precision):
+        with torch.random.fork_rng(devices=[]), runtime.predicting(self, device, precision):
             torch.default_generator.manual_seed(0)  # the CPU's: masks are drawn there
             for input_ids, *others in batches:
                 assert input_ids is not None

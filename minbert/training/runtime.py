@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from minbert.commands.memory import check_limit
-from minbert.linear import Linear, has_onednn, use_onednn
+from minbert.linear import Linear, can_pack, has_onednn, pack, packed_weights, use_onednn
 from minbert.options import FP32_ONEDNN
 
 Model = TypeVar("Model", bound=nn.Module)
@@ -286,6 +286,33 @@ def quantised(model: Model, device: torch.device) -> Model:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch will move this function to a package of its own
         return cast(Model, quantize_dynamic(model, layers, inplace=True))
+
+
+# The type of the products that gain from packed weights, by precision. In "fp32" MKL computes them.
+PACKED_TYPES = {"bf16": torch.bfloat16, FP32_ONEDNN: torch.float32}
+
+
+@contextmanager
+def predicting(
+    model: nn.Module, device: torch.device, precision: str, is_packed: bool = True
+) -> Iterator[None]:
+    """The context of all forward passes of a prediction, without gradients.
+
+    Weights are converted to bf16 once for all batches, and not for each. is_packed: whether they
+    are packed, too. It takes longer than a batch of one row, so it pays for several batches.
+    """
+    choose_products(model, precision)
+    dtype = PACKED_TYPES.get(precision) if is_packed else None
+    packing = nullcontext() if dtype is None else packed_weights(model, dtype)
+    with packing, autocast(device, precision):
+        yield
+
+
+def pack_for_good(model: nn.Module, precision: str) -> None:
+    """Pack the weights of a model that will not be trained, so that no call has to do it."""
+    dtype = PACKED_TYPES.get(precision)
+    if dtype is not None and can_pack(model, dtype):
+        pack(model, dtype)
 
 
 def autocast(device: torch.device, precision: str) -> AbstractContextManager:

@@ -8,8 +8,17 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from contrastive.embedder import open_embedder
+from contrastive.zero_shot import embed
 from minbert import linear
-from minbert.linear import Linear, OneDNNLinear, has_onednn, use_onednn
+from minbert.linear import (
+    Linear,
+    OneDNNLinear,
+    can_pack,
+    has_onednn,
+    pack,
+    packed_weights,
+    use_onednn,
+)
 from minbert.options import FP32_ONEDNN, check_compiled
 from minbert.training import cost_estimate, runtime
 from multitask import Predictor
@@ -19,6 +28,9 @@ from tests.toy_multitask import after_two_steps, encoded, task_job, two_task_opt
 TEXTS = ["A lovely film.", "An awful one, and too long."]
 CPU = torch.device("cpu")
 needs_onednn = pytest.mark.skipif(not has_onednn(), reason="torch has no oneDNN here")
+needs_packing = pytest.mark.skipif(
+    not can_pack(Linear(6, 4), torch.bfloat16), reason="weights are not packed on this machine"
+)
 UNIT = 2.0**-24  # float32 rounds by at most this share
 
 
@@ -182,3 +194,140 @@ def test_the_limit_is_that_of_the_same_product(monkeypatch):
     assert not calls
     cost_estimate.matrix_product_limit(CPU, FP32_ONEDNN, num_timed=1)
     assert calls
+
+
+# --- packed weights -------------------------------------------------------------------------------
+
+
+def multiplied(layer: nn.Module, inputs: Tensor, precision: str) -> Tensor:
+    """The outputs of a layer without gradients, in a precision."""
+    runtime.choose_products(layer, precision)
+    with torch.no_grad(), runtime.autocast(CPU, precision):
+        return layer(inputs)
+
+
+@needs_packing
+@pytest.mark.parametrize("has_bias", [True, False])
+@pytest.mark.parametrize("precision", ["bf16", FP32_ONEDNN])
+@pytest.mark.parametrize("name", INPUTS)
+def test_packed_weights_give_the_same_product(name, precision, has_bias, monkeypatch):
+    torch.manual_seed(0)
+    inputs = INPUTS[name]()
+    layer = Linear(6, 4, bias=has_bias)
+    expected = multiplied(layer, inputs, precision)
+    pack(layer, expected.dtype)
+
+    # Only the packed weight may be read from here on, but for float32 of no rows.
+    if inputs.numel() > 0:
+        monkeypatch.setattr(linear, "linear", None)
+    computed = multiplied(layer, inputs, precision)
+    assert computed.dtype == expected.dtype
+    # One rounding of the last digit, and for a sum near 0 the roundings of its terms.
+    unit = torch.finfo(expected.dtype).eps
+    torch.testing.assert_close(computed, expected, rtol=unit, atol=unit)
+
+
+@needs_packing
+def test_a_packed_weight_serves_the_present_weight_alone(monkeypatch):
+    """With gradients, in another precision and after a change, the layer computes as without it."""
+    inputs = torch.randn(3, 6)
+    layer = Linear(6, 4)
+    pack(layer, torch.bfloat16)
+    layer(inputs).sum().backward()
+    assert layer.weight.grad is not None
+    assert torch.equal(
+        multiplied(layer, inputs, "fp32"), F.linear(inputs, layer.weight, layer.bias)
+    )
+    # autocast leaves float64 as it is, so torch says that the types differ.
+    with pytest.raises(RuntimeError, match="must have the same dtype"):
+        multiplied(layer, inputs.double(), "bf16")
+
+    before = multiplied(layer, inputs, "bf16")
+    changes = {
+        "a step": lambda: layer.weight.add_(1.0),
+        "a new bias": lambda: layer.bias.add_(1.0),
+        "another file": lambda: layer.load_state_dict(Linear(6, 4).state_dict()),
+        "new storage": lambda: setattr(layer.weight, "data", torch.ones(4, 6)),
+    }
+    for name, change in changes.items():
+        with torch.no_grad():
+            change()
+        after = multiplied(layer, inputs, "bf16")
+        assert not torch.equal(after, before), name
+        assert torch.equal(after, multiplied(copy.deepcopy(layer), inputs, "bf16")), name
+        pack(layer, torch.bfloat16)
+        before = multiplied(layer, inputs, "bf16")
+
+    # The negative control: without the comparison of states the old weight would be used.
+    monkeypatch.setattr(linear, "state_of", lambda layer: ())
+    pack(layer, torch.bfloat16)
+    with torch.no_grad():
+        layer.weight.add_(1.0)
+    assert torch.equal(multiplied(layer, inputs, "bf16"), before)
+
+
+@needs_packing
+def test_a_copy_of_a_layer_has_no_packed_weight():
+    layer = Linear(6, 4)
+    pack(layer, torch.float32)
+    assert layer.packed is not None
+    assert copy.deepcopy(layer).packed is None
+
+
+@needs_packing
+def test_a_block_leaves_what_it_came_upon():
+    packed, plain = Linear(6, 4), Linear(6, 4)
+    model = nn.Sequential(packed, plain)
+    pack(packed, torch.bfloat16)
+    before = packed.packed
+    with packed_weights(model, torch.bfloat16):
+        assert packed.packed is before
+        assert plain.packed is not None
+    assert packed.packed is before
+    assert plain.packed is None
+
+
+@needs_packing
+def test_what_is_not_packed():
+    layer = Linear(6, 4)
+    assert can_pack(layer, torch.bfloat16)
+    assert not can_pack(copy.deepcopy(layer).to("meta"), torch.bfloat16)
+    compiled = copy.deepcopy(layer)
+    compiled.compile(backend="eager")
+    assert not can_pack(nn.Sequential(compiled), torch.bfloat16)
+    with torch.inference_mode():
+        inference = Linear(6, 4)
+    assert not can_pack(inference, torch.bfloat16)
+
+
+@needs_packing
+def test_vectors_and_answers_take_packed_weights(monkeypatch, tiny_model):
+    """An embedder packs once. Answers pack for each call, if it has several batches."""
+    packs = []
+    right = linear.PackedWeight
+
+    def counted(layer: Linear, dtype: torch.dtype) -> linear.PackedWeight:
+        packs.append(dtype)
+        return right(layer, dtype)
+
+    monkeypatch.setattr(linear, "PackedWeight", counted)
+    embedder, _ = open_embedder(tiny_model, device="cpu", precision="bf16")
+    assert packs and set(packs) == {torch.bfloat16}
+    packs.clear()
+    vectors, _ = embedder.encode(TEXTS)
+    assert not packs
+
+    # An encoder that is trained is packed for the time of its evaluation.
+    encoder = copy.deepcopy(embedder.encoder)
+    rows = embedder.rows_of(TEXTS, "")
+    assert torch.equal(embed(encoder, rows, embedder.pooling, "bf16"), vectors)
+    assert packs and all(
+        layer.packed is None for layer in encoder.modules() if isinstance(layer, Linear)
+    )
+
+    packs.clear()
+    predictor = Predictor(task="sst", precision="bf16")
+    predictor.predict(TEXTS)
+    assert not packs
+    predictor.predict(TEXTS * 100)
+    assert packs

@@ -20,7 +20,6 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-import contrastive.zero_shot
 import minbert.dropout
 import minbert.fast
 import minbert.linear
@@ -29,9 +28,8 @@ from data.options import SAMPLE_FOLDER
 from experiments.records import RECORDS
 from minbert.commands.ending import exit_code
 from minbert.commands.flags import Parser
-from minbert.linear import has_onednn
+from minbert.linear import Linear, PackedWeight, has_onednn
 from minbert.options import FP32_ONEDNN
-from minbert.pooling import positions_read
 from minbert.training import runtime
 from tools.benchmarks import inference
 from tools.benchmarks.inputs import sst_examples, write_model
@@ -51,20 +49,19 @@ def takes_torch(inputs: Tensor, weight: Tensor) -> bool:
     return False
 
 
-def forget_weights(attention_mask: Tensor, pooling: str) -> Tensor | None:
-    """What `positions_read` returns. Autocast then converts the weights anew for this batch."""
-    torch.clear_autocast_cache()
-    return positions_read(attention_mask, pooling)
+def takes_plain_weight(packed: PackedWeight, layer: Linear, inputs: Tensor) -> bool:
+    """Whether a packed weight is used: never. Autocast still converts the weights only once."""
+    return False
 
 
 class Branch(NamedTuple):
     """A fast branch, and the work that takes it.
 
-    name: what decides in a file whether it is taken. off: the value that turns it off.
+    name: what decides in a file or class whether it is taken. off: the value that turns it off.
     precisions: in which it is taken.
     """
 
-    file: ModuleType
+    place: ModuleType | type
     training: str
     name: str = "fast"
     off: Any = READABLE
@@ -82,8 +79,8 @@ BRANCHES = {
     "dropout": Branch(minbert.dropout, FINE_TUNING),
     "AdamW": Branch(minbert.optimizer, FINE_TUNING),
     "attention of short rows": Branch(minbert.fast, ENCODING, "SHORT_ROW", 0, ("bf16",)),
-    "weights converted once": Branch(
-        contrastive.zero_shot, ENCODING, "positions_read", forget_weights, ("bf16",)
+    "weights packed once": Branch(
+        PackedWeight, ENCODING, "suits", takes_plain_weight, ("bf16", FP32_ONEDNN)
     ),
     "training by oneDNN": Branch(
         minbert.linear, FINE_TUNING, "suits_onednn", takes_torch, (FP32_ONEDNN,)
@@ -97,12 +94,12 @@ BRANCHES = {
 @contextmanager
 def without(branch: Branch) -> Iterator[None]:
     """Take the readable branch of one lesson file in a block."""
-    before = getattr(branch.file, branch.name)
-    setattr(branch.file, branch.name, branch.off)
+    before = getattr(branch.place, branch.name)
+    setattr(branch.place, branch.name, branch.off)
     try:
         yield
     finally:
-        setattr(branch.file, branch.name, before)
+        setattr(branch.place, branch.name, before)
 
 
 def works(place: Path, precision: str, num_steps: int) -> dict[str, Callable[[], Work]]:

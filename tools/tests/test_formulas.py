@@ -13,7 +13,7 @@ def test_a_branch_is_off_in_its_file_alone():
     with fast.switched(is_fast=True):
         with without(BRANCHES["dropout"]):
             assert not minbert.dropout.fast.is_on()
-            assert BRANCHES["AdamW"].file.fast.is_on()
+            assert BRANCHES["AdamW"].place.fast.is_on()
         assert minbert.dropout.fast is fast
 
 
