@@ -364,7 +364,7 @@ def describe_calibration(question: Question, costs: Costs) -> None:
     terminal.say(describe_temperature(calibration, is_all_right))
     flags = f" --temperature {temperature:.4g}" if is_better else ""
     if task.kind == "classes":
-        terminal.table(coverage_table(task, shares, others, labels))
+        terminal.table(coverage_table(shares, others, labels))
     else:
         terminal.table(cost_table(task, shares, others, labels, costs))
         flags += f" --threshold {costs.threshold:.4g}"
@@ -401,9 +401,7 @@ def as_row(quality: Quality) -> dict[str, float | str]:
     return {"log loss": quality.log_loss, "calibration error": quality.calibration_error}
 
 
-def coverage_table(
-    task: Task, shares: np.ndarray, others: np.ndarray | None, labels: np.ndarray
-) -> str:
+def coverage_table(shares: np.ndarray, others: np.ndarray | None, labels: np.ndarray) -> str:
     """How much is answered, and how well, if unsure rows are left to a person."""
     rows = [("answer from confidence", "model", "rows answered", "accuracy")]
     for name, votes in ((MODEL, shares), (TFIDF, others)):

@@ -159,7 +159,7 @@ class WordNet:
                 kind = "ing" if ending.endswith("ing") else kind
                 kind = "ed" if ending.endswith("ed") or ending == "ied" else kind
                 is_known = self.main_part(base) == part and base not in self.irregular[part]
-                if is_known and inflect(base, part, kind) == word:
+                if is_known and inflect(base, kind) == word:
                     return Form(base, part, kind)
         return None
 
@@ -173,7 +173,7 @@ class WordNet:
                 continue
             is_regular = not form.ending or base not in self.irregular[form.part]
             if is_plain and is_regular and self.main_part(base) == form.part:
-                words.append(inflect(base, form.part, form.ending))
+                words.append(inflect(base, form.ending))
         return words
 
     def synonyms(self, form: Form) -> list[str]:
@@ -217,7 +217,7 @@ class WordNet:
 PARTS_OF_SPEECH_BY_LETTER = {"n": "noun", "v": "verb", "a": "adj", "s": "adj", "r": "adv"}
 
 
-def inflect(base: str, part: str, ending: str) -> str:
+def inflect(base: str, ending: str) -> str:
     """Return a base with a regular ending: "s", "ed" or "ing"."""
     if not ending:
         return base

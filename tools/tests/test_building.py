@@ -69,19 +69,19 @@ def test_words_of_wordnet(wordnet):
 
 
 @pytest.mark.parametrize(
-    ("base", "part", "ending", "expected"),
+    ("base", "ending", "expected"),
     [
-        ("city", "noun", "s", "cities"),
-        ("box", "noun", "s", "boxes"),
-        ("day", "noun", "s", "days"),
-        ("like", "verb", "ed", "liked"),
-        ("like", "verb", "ing", "liking"),
-        ("carry", "verb", "ed", "carried"),
-        ("walk", "verb", "ing", "walking"),
+        ("city", "s", "cities"),
+        ("box", "s", "boxes"),
+        ("day", "s", "days"),
+        ("like", "ed", "liked"),
+        ("like", "ing", "liking"),
+        ("carry", "ed", "carried"),
+        ("walk", "ing", "walking"),
     ],
 )
-def test_regular_endings(base, part, ending, expected):
-    assert inflect(base, part, ending) == expected
+def test_regular_endings(base, ending, expected):
+    assert inflect(base, ending) == expected
 
 
 def test_edits_with_wordnet(wordnet):
