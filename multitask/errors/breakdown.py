@@ -1,8 +1,8 @@
-"""A dev score taken apart: mistakes, confusions and buckets of rows.
+"""A dev score taken apart: buckets of rows.
 
 Pure functions on arrays. Next: page.py, which shows the numbers.
 
-Legend: N rows, C classes.
+Legend: N rows.
 """
 
 from __future__ import annotations
@@ -55,19 +55,6 @@ def word_overlap(first: str, second: str) -> float:
     second_words = set(words_of(second))
     num_all = len(first_words | second_words)
     return len(first_words & second_words) / max(1, num_all)
-
-
-def confusion_table(labels: np.ndarray, predictions: np.ndarray, num_classes: int) -> np.ndarray:
-    """Count how often each class (row) was predicted as each class (column), int64 (C, C).
-
-    labels, predictions: (N,), whole numbers 0 to C-1 of any dtype.
-    Compare with sklearn.metrics.confusion_matrix.
-    """
-    counts = np.zeros((num_classes, num_classes), dtype=np.int64)
-    cells = (labels.astype(np.int64), predictions.astype(np.int64))
-    # np.add.at counts a cell that occurs several times; counts[cells] += 1 would count it once.
-    np.add.at(counts, cells, 1)
-    return counts
 
 
 def quartiles(values: np.ndarray) -> list[Bucket]:

@@ -27,7 +27,6 @@ from minbert.reporting.tables import (
 from multitask.baselines import tfidf_predictions
 from multitask.errors.breakdown import (
     Bucket,
-    confusion_table,
     count_words,
     edge_buckets,
     overlap_buckets,
@@ -215,8 +214,12 @@ def label_section(dev: DevOutputs) -> Section:
 
 def confusion_section(dev: DevOutputs) -> Section:
     """The confusion table of a task with classes. A colour shows the share of a row's sum."""
+    from sklearn.metrics import confusion_matrix
+
     names = dev.task.label_names
-    counts = confusion_table(dev.labels, dev.predictions, len(names))  # (C, C)
+    labels = dev.labels.astype(np.int64)
+    predictions = dev.predictions.astype(np.int64)
+    counts = confusion_matrix(labels, predictions, labels=range(len(names)))  # (C, C)
     num_rows = counts.sum(axis=1)  # (C,)
 
     # The diagonal is right and blue. All other cells are wrong and orange.

@@ -22,30 +22,6 @@ def as_lists(buckets) -> list[tuple[str, list[int]]]:
     return [(bucket.name, bucket.rows.tolist()) for bucket in buckets]
 
 
-# --- confusion ----------------------------------------------------------------------------------
-
-
-def test_confusion_by_hand():
-    labels = np.array([0, 0, 1, 1, 1], np.float32)
-    predictions = np.array([0, 1, 1, 1, 0], np.float32)
-    assert breakdown.confusion_table(labels, predictions, 2).tolist() == [[1, 1], [1, 2]]
-
-
-def test_confusion_is_sklearn_s_and_a_slow_loop_s():
-    from sklearn.metrics import confusion_matrix
-
-    # There is no gold class 4.
-    labels = RANDOM.integers(0, 4, 200).astype(np.float32)
-    predictions = RANDOM.integers(0, 5, 200)
-    pairs = list(zip(labels.tolist(), predictions.tolist(), strict=True))
-    slow = [[pairs.count((row, column)) for column in range(5)] for row in range(5)]
-    counts = breakdown.confusion_table(labels, predictions, 5)
-    assert counts.tolist() == slow
-    assert counts.tolist() == confusion_matrix(labels, predictions, labels=range(5)).tolist()
-    assert counts.sum() == 200 and counts[4].sum() == 0
-    assert counts.T.tolist() != slow, "negative control: gold label and prediction swapped"
-
-
 # --- probabilities and mistakes -----------------------------------------------------------------
 
 
