@@ -11,7 +11,7 @@ import signal
 import sys
 from collections.abc import Sequence
 
-from contrastive.train.options import StageOptions
+from contrastive.train.options import StageOptions, TrainOptions
 from contrastive.train.parser import PROGRAM, parse, short_flags
 from contrastive.train.texts import StageRows, read_rows
 from data.examples import Example
@@ -43,7 +43,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     ):
         terminal.heading(f"minBERT {__version__}, stage {stage.method} in {run.folder}")
         # A mistake in the files is reported before torch is imported.
-        rows = read_text(stage)
+        rows = read_text(run.options)
         dev = read_dev(stage)
         terminal.doing("importing PyTorch")
         from contrastive.train import work
@@ -51,11 +51,19 @@ def main(argv: Sequence[str] | None = None) -> None:
         work.train(run, rows, dev)
 
 
-def read_text(stage: StageOptions) -> StageRows:
+def read_text(options: TrainOptions) -> StageRows:
     """The rows of all files of text. Random words are drawn later, from the vocabulary."""
+    stage = options.stage
     if stage.has_random_words:
         return StageRows()
-    rows = read_rows(stage.text, stage.entry.reads, stage.data_dir, stage.split_names, stage.rows)
+    rows = read_rows(
+        stage.text,
+        stage.entry.reads,
+        stage.data_dir,
+        stage.split_names,
+        stage.rows,
+        options.sentence_tasks,
+    )
     terminal.say(*rows.summaries)
     return rows
 

@@ -5,7 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from contrastive.options import RANDOM_WORDS, ContrastiveOptions, CopyOptions
+from contrastive.options import (
+    RANDOM_WORDS,
+    ContrastiveOptions,
+    CopyOptions,
+    SupervisedOptions,
+)
 from contrastive.presets import PRESET_WIDTH, settings_of, unread
 from contrastive.registry import METHODS, MethodEntry
 from contrastive.train.texts import files_of, is_task
@@ -141,9 +146,17 @@ class TrainOptions(CommandOptions):
     training: TrainingOptions = group(TrainingOptions)
     contrastive: ContrastiveOptions = group(ContrastiveOptions)
 
+    @property
+    def sentence_tasks(self) -> tuple[str, ...]:
+        """The tasks whose sentences the method reads beside its labelled pairs."""
+        if self.stage.method not in METHODS.readers("unsupervised_too"):
+            return ()
+        return tuple(self.contrastive.of_method[SupervisedOptions].unsupervised_too.split(","))
+
     def check(self) -> None:
         """Refuse an option without an effect, and a choice by labels without labels."""
         check_compiled(self.encoder.compile, self.training.precision)
+        self.check_pairs()
         method = self.stage.method
         unused = unread(method, self.contrastive)
         own_options = set(self.stage.entry.own_options)
@@ -162,6 +175,18 @@ class TrainOptions(CommandOptions):
         self.check_shared()
         if self.stage.dev is None:
             self.check_without_dev()
+
+    def check_pairs(self) -> None:
+        """ValueError where a method of labelled pairs gets none."""
+        entry = self.stage.entry
+        texts = self.stage.text
+        have_pairs = any(not is_task(text) or text in entry.pairs_of for text in texts)
+        if entry.reads != "labelled pairs" or have_pairs:
+            return
+        raise ValueError(
+            f"--text {' '.join(texts)}: {self.stage.method} trains on the labelled pairs of "
+            f"{' or '.join(entry.pairs_of)}, or of a file. Add one of them to --text."
+        )
 
     def check_shared(self) -> None:
         """ValueError for an option of every stage that this one does not use."""

@@ -54,19 +54,26 @@ def files_of(text: str, data_dir: Path, splits: Sequence[str]) -> list[Path]:
 
 
 def read_rows(
-    texts: Sequence[str], reads: Reads, data_dir: Path, splits: Sequence[str], limit: int
+    texts: Sequence[str],
+    reads: Reads,
+    data_dir: Path,
+    splits: Sequence[str],
+    limit: int,
+    sentences_of: Sequence[str] = (),
 ) -> StageRows:
     """The rows that a method reads of all TEXT.
 
     splits: of the tasks; without their labels, but for training pairs. limit: rows of each source
-    at most, evenly spaced; 0 for all.
+    at most, evenly spaced; 0 for all. sentences_of: the tasks whose sentences a method of labelled
+    pairs reads as well.
 
     Raises ValueError where a file cannot be read, or holds what the method does not read.
     """
     rows = StageRows()
     for text in texts:
         if is_task(text):
-            name, examples = text, read_task(text, reads, data_dir, splits, rows.summaries)
+            of_task: Reads = "sentences" if text in sentences_of else reads
+            name, examples = text, read_task(text, of_task, data_dir, splits, rows.summaries)
             examples = list(evenly_spaced(examples, limit) if limit else examples)
         else:
             content = read_training_text(text, limit, is_for_sentences=reads == "sentences")

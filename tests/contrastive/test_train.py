@@ -194,6 +194,21 @@ def test_tasks_bring_their_sentences_without_labels(sample_data):
     assert len(rows.summaries) == 4
 
 
+def test_sentences_follow_the_pairs_of_a_supervised_stage(sample_data, tiny_model, tmp_path):
+    """As in the task stage: PARA's pairs, and in each epoch plain sentences of the named tasks."""
+    steps = {}
+    for name, flags in (("both", []), ("pairs", ["--unsupervised-too", "none"])):
+        folder = tmp_path / name
+        texts = ["para", "sst", "sts"] if name == "both" else ["para"]
+        words = ["simcse-supervised", "--model", tiny_model, "--out", folder, *FAST, *flags]
+        words += ["--data-dir", sample_data, "--epochs", "1", "--rows", "16", "--text", *texts]
+        assert main([str(word) for word in words]) == 0
+        rows = csv.DictReader((folder / "log.csv").read_text().splitlines())
+        steps[name] = len(list(rows))
+    assert steps["pairs"] == 2, "16 pairs in batches of 8"
+    assert steps["both"] == 2 + 2 + 4, "and 16 sentences of SST, and 32 of STS"
+
+
 def test_random_words_have_twenty_to_seventy_five(tiny_model):
     tokenizer = BertTokenizer.from_pretrained(tiny_model)
     drawn = [example.sentence_1.split() for example in draw_words(tokenizer, 400, seed=1)]
@@ -246,7 +261,9 @@ def test_pairs_of_one_label_have_no_order(tmp_path, tiny_model, capsys):
         ("bsc", ["--text", "random-words"], "stands alone, for a method that reads sentences"),
         ("ct", ["--text", "random-words"], "say how many sequences"),
         ("bsc", ["--text", "sts", "--splits", "dev"], "only those of train may be read"),
-        ("bsc", ["--text", "sst"], "is a task of single sentences"),
+        ("bsc", ["--text", "sst"], "bsc trains on the labelled pairs of para or sts, or of a file"),
+        ("bsc", ["--text", "sts", "sst"], "is a task of single sentences"),
+        ("simcse-supervised", ["--text", "sts"], "the labelled pairs of para, or of a file"),
         ("simcse", ["--steps", "3", "--epochs", "2"], "both say when a stage ends"),
         ("bogus", [], "METHOD is 'bogus'; it is one of simcse"),
     ],
