@@ -78,10 +78,10 @@ def told_to_read(folder: Path, exercises: Sequence[str]) -> dict[str, list[str]]
     paths = [*folder.glob("*.md"), *folder.glob("tests/**/*.py")]
     texts = {str(path.relative_to(folder)): texts_of(path) for path in paths}
     for exercise in exercises:
-        for file, names in EXERCISES[exercise].to_write.items():
-            by_name = functions(ast.parse((folder / file).read_text(encoding="utf-8")))
-            docstrings = [ast.get_docstring(by_name[name]) or "" for name in names]
-            texts[file] = [" ".join(text.split()) for text in docstrings]
+        file, names = EXERCISES[exercise].file, EXERCISES[exercise].to_write
+        by_name = functions(ast.parse((folder / file).read_text(encoding="utf-8")))
+        docstrings = [ast.get_docstring(by_name[name]) or "" for name in names]
+        texts[file] = [" ".join(text.split()) for text in docstrings]
     return texts
 
 
