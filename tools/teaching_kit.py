@@ -6,16 +6,19 @@ where no number of an evaluation changes, as with dropout. Right code in other s
 Then the commands of docs/teaching.md are timed, from the clone to a graded student.
 
 With --sizes it counts the files and lines of hand-outs instead: the default, each exercise alone,
-and all of them.
+and all of them. It also counts the lines of the kit itself.
 """
 
 from __future__ import annotations
 
+import ast
+import io
 import re
 import resource
 import subprocess
 import sys
 import time
+import tokenize
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -109,8 +112,64 @@ def size_of_handout(exercises: Sequence[str]) -> Size:
     return Size(len(paths), lines)
 
 
+# Tokens that make a line none of code.
+LAYOUT = {
+    tokenize.COMMENT,
+    tokenize.NL,
+    tokenize.NEWLINE,
+    tokenize.INDENT,
+    tokenize.DEDENT,
+    tokenize.ENDMARKER,
+}
+
+# A definition at the top of a file that is longer than this is a table, or a text.
+LONGEST_VALUE = 3  # lines
+
+# The builder of notebooks: it is no part of grading, hand-outs or traces.
+NOTEBOOKS = ("notebooks.py", "built_notebooks.py")
+
+
+def is_text(node: ast.AST) -> bool:
+    """Whether a statement is a docstring or another text."""
+    value = node.value if isinstance(node, ast.Expr) else None
+    return isinstance(value, ast.Constant) and isinstance(value.value, str)
+
+
+def lines_of_code(source: str) -> int:
+    """The lines of a file without docstrings, comments, blank lines and tables."""
+    lines: set[int] = set()
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type not in LAYOUT:
+            lines |= {*range(token.start[0], token.end[0] + 1)}
+    tree = ast.parse(source)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Expr | ast.Assign | ast.AnnAssign):
+            place = {*range(node.lineno, (node.end_lineno or 0) + 1)}
+            is_table = node in tree.body and len(place) > LONGEST_VALUE
+            if is_text(node) or is_table:
+                lines -= place
+    return len(lines)
+
+
+def size_of_kit() -> dict[str, int]:
+    """The files of teaching/, their lines, and those of code without the builder of notebooks."""
+    sources = {}
+    for path in sorted((ROOT / "teaching").glob("*.py")):
+        sources[path.name] = path.read_text(encoding="utf-8")
+    code = {name: lines_of_code(text) for name, text in sources.items() if name not in NOTEBOOKS}
+    return {
+        "files": len(sources),
+        "lines": sum(len(text.splitlines()) for text in sources.values()),
+        "lines_of_code": sum(code.values()),
+    }
+
+
 def measure_sizes(is_recorded: bool) -> None:
-    """Print the sizes of the hand-outs, and record them."""
+    """Print the sizes of the kit and of the hand-outs, and record them."""
+    kit = {"part": "kit", **size_of_kit()}
+    print(kit)
+    if is_recorded:
+        record_measurement(TEACHING_KIT, kit)
     for exercises in (DEFAULT_EXERCISES, *((name,) for name in EXERCISES), tuple(EXERCISES)):
         name = "all" if len(exercises) == len(EXERCISES) else ", ".join(exercises)
         measured = {"exercises": name, **size_of_handout(exercises)._asdict()}
