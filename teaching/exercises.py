@@ -30,6 +30,9 @@ class Exercise(NamedTuple):
     # Also emptied: functions of the file that are an answer under another name.
     left_out: Sequence[str] = ()
 
+    # Files that `trace --against` runs, if no test imports them.
+    traced: Sequence[str] = ()
+
     # For the students: about how long it takes, and what it is worth.
     minutes: int = 60
     points: int = 10
@@ -50,6 +53,7 @@ EXERCISES: dict[str, Exercise] = {
             "MultiHeadAttention.forward",
         ),
         tests="tests/lessons/test_attention.py",
+        traced=("minbert/bert.py",),
         minutes=90,
         points=15,
     ),

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from minbert import DEFINED_IN
 from teaching.exercises import EXERCISES
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -45,10 +46,23 @@ class Import(NamedTuple):
     is_whole: bool  # False for a package of which only a module is asked for
 
 
+def imports_for_types(tree: ast.Module) -> list[ast.ImportFrom]:
+    """The imports below `if TYPE_CHECKING:`, which do not run."""
+    imports = []
+    for node in tree.body:
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            imports += [inner for inner in node.body if isinstance(inner, ast.ImportFrom)]
+    return imports
+
+
 def imports_in(file: str) -> Iterator[Import]:
     """What a file imports, with the packages that hold it."""
-    for node in ast.walk(ast.parse((ROOT / file).read_text(encoding="utf-8"))):
+    tree = ast.parse((ROOT / file).read_text(encoding="utf-8"))
+    for_types = imports_for_types(tree)
+    for node in ast.walk(tree):
         modules: dict[str, bool] = {}
+        if node in for_types:
+            continue
         if isinstance(node, ast.Import):
             modules = {alias.name: True for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
@@ -56,6 +70,10 @@ def imports_in(file: str) -> Iterator[Import]:
             inner = [f"{node.module}.{alias.name}" for alias in node.names]
             modules = {module: True for module in inner if file_of(module)}
             modules[node.module] = len(modules) < len(inner)
+            # The package minbert imports these when their names are asked for.
+            late = DEFINED_IN if node.module == "minbert" else {}
+            names = [alias.name for alias in node.names if alias.name in late]
+            modules |= {f"minbert.{late[name]}": True for name in names}
         for module, is_whole in modules.items():
             yield Import(module, is_whole)
             parts = module.split(".")
@@ -70,7 +88,8 @@ def needed_files(exercises: Sequence[str], *others: str) -> dict[str, bool]:
     """
     todo = [(file, True) for file in (*ALWAYS, *others)]
     for exercise in exercises:
-        todo += [(EXERCISES[exercise].file, True), (EXERCISES[exercise].tests, True)]
+        chosen = EXERCISES[exercise]
+        todo += [(file, True) for file in (chosen.file, chosen.tests, *chosen.traced)]
     needed: dict[str, bool] = {}
     while todo:
         file, is_whole = todo.pop()

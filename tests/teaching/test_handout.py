@@ -402,6 +402,18 @@ def test_a_package_of_which_modules_alone_are_needed_is_its_folder(tmp_path):
     assert result.returncode == 0, result.stdout[-2000:]
 
 
+def test_imports_that_do_not_run_are_passed_over():
+    """The package minbert imports its tokenizer when it is asked for: one test of these asks."""
+    attention = handout.small_handout.needed_files(["attention"])
+    masking = handout.small_handout.needed_files(["masking"])
+    assert "minbert/tokenizer.py" in masking and "minbert/tokenizer.py" not in attention
+    # Of the modules behind the names of minbert, only those that are asked for.
+    optimizer = handout.small_handout.needed_files(["optimizer"])
+    assert "minbert/__init__.py" in optimizer and "minbert/bert.py" not in optimizer
+    # `trace --against` runs the encoder, which the tests of attention do not.
+    assert "minbert/bert.py" in attention
+
+
 @needs_git
 def test_the_handout_of_all_exercises_is_complete(tmp_path):
     assert main([str(tmp_path / "course"), "--exercises", *EXERCISES, "--rehearse"]) == 0
