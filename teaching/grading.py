@@ -44,17 +44,24 @@ class ExerciseResult(NamedTuple):
 
 
 def find_file(student: Path, file: str) -> Path | None:
-    """A student's version of a file: at its path, or anywhere in the folder under its name.
+    """A student's version of a file, or None if there is none or it is not clear which.
 
-    A link is not followed: it could lead to the answers.
+    It is the file at its path. Otherwise it is the only one whose path ends like that, as in
+    work/minbert/optimizer.py, and otherwise the only one of its name. A link is not followed: it
+    could lead to the answers.
     """
     name = Path(file).name
-    paths = [student / file, *sorted(student.rglob(name))]
     if student.is_file():
-        paths = [student] if student.name == name else []
-    own = [path for path in paths if path.is_file() and is_inside(path, student)]
-    is_clear = len(set(own)) == 1 or own[:1] == [student / file]
-    return own[0] if own and is_clear else None
+        return student if student.name == name else None
+    same_name = [
+        path for path in student.rglob(name) if path.is_file() and is_inside(path, student)
+    ]
+    same_end = [path for path in same_name if path.as_posix().endswith(f"/{file}")]
+    same_path = [path for path in same_end if path == student / file]
+    for paths in (same_path, same_end, same_name):
+        if len(paths) == 1:
+            return paths[0]
+    return None
 
 
 def is_inside(path: Path, student: Path) -> bool:

@@ -16,6 +16,7 @@ from teaching.calls import warm_up
 from teaching.checks import CHECKS
 from teaching.exercises import EXERCISES, released_body, without_answers
 from teaching.grade import main
+from teaching.grading import find_file
 from teaching.grafting import ALLOWED, module_of
 from teaching.running import FunctionResult, grade_function
 from tests.teaching.answers import (
@@ -223,3 +224,26 @@ def test_an_edited_formula_is_not_graded_by(tmp_path):
     refused, graded = results
     assert refused.returncode == 2 and "git restore minbert/schedule.py" in refused.stderr
     assert graded.returncode == 0 and "5/5" in graded.stdout
+
+
+@pytest.mark.parametrize(
+    ("paths", "expected"),
+    [
+        (["minbert/optimizer.py", "old/minbert/optimizer.py"], "minbert/optimizer.py"),
+        (["work/minbert/optimizer.py", ".venv/torch/optimizer.py"], "work/minbert/optimizer.py"),
+        (["optimizer.py", "attention.py"], "optimizer.py"),
+        (["a/minbert/optimizer.py", "b/minbert/optimizer.py"], None),
+        (["a/optimizer.py", "b/optimizer.py"], None),
+        (["attention.py"], None),
+    ],
+)
+def test_the_file_of_a_student_is_taken_where_it_is_clear_which(
+    tmp_path: Path, paths: list[str], expected: str | None
+) -> None:
+    for path in paths:
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text("")
+
+    file = find_file(tmp_path, "minbert/optimizer.py")
+
+    assert file == (None if expected is None else tmp_path / expected)
