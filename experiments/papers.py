@@ -66,8 +66,8 @@ TABLE_START = "| recipe |"
 WEIGHTS_SUFFIXES = (".safetensors", ".bin")
 ABOUT_TABLE = (
     "Each number is the mean over the seeds. Its interval holds the chance in the rows and in the "
-    "seeds. In round brackets: the published figure. STS sets have Spearman's correlation over all "
-    "rows, and Pearson's where the title says so."
+    "seeds. In round brackets: the published figure, of the paper's encoder. STS sets have "
+    "Spearman's correlation over all rows, and Pearson's where the title says so."
 )
 RECEIPTS = ("code", "versions", "machine")  # of a training, or of a measurement
 FIELDS = "with errors over the rows"  # of what contrastive.quality writes
