@@ -171,7 +171,7 @@ def check_vectors(vectors: dict[str, np.ndarray]) -> list[Check]:
 
 
 def run(settings: Settings) -> dict[str, Any]:
-    """Return the line of JSON. Full: 5 rounds of 2,048 sentences; quick: 3 of 256."""
+    """Return the line of JSON. Full: 15 rounds of 2,048 sentences; quick: 3 of 256."""
     require("sentence-transformers")
     examples = sst_examples(settings.data_dir, settings.size(2048, 256))
     sentences = [example.sentence_1 for example in examples]
@@ -186,7 +186,7 @@ def run(settings: Settings) -> dict[str, Any]:
             sides[name] = stack.enter_context(process)
         # All sides encode once for their vectors before the clock starts. So they are warm.
         vectors = {name: side(VECTORS) for name, side in sides.items()}
-        seconds = alternate(sides, settings.rounds(5, 3), num_warmup=0, between=limit.measure)
+        seconds = alternate(sides, settings.rounds(15, 3), num_warmup=0, between=limit.measure)
 
     comparisons = compare(seconds, settings, len(sentences))
     # 2 FLOPs for each weight of the layers and each token: only a forward pass.
