@@ -35,7 +35,7 @@ from tools.benchmarks.settings import Settings
 from tools.benchmarks.timing import Side
 
 ROOT = Path(__file__).resolve().parents[2]
-PRODUCTS = ("mm", "addmm", "bmm", "linear_dynamic")
+PRODUCTS = ("mm", "addmm", "bmm", "linear_dynamic", "_linear_pointwise")
 PROFILES = RECORDS / "profiles.jsonl"
 NUM_OTHERS = 6
 NUM_SHAPES = 3
@@ -114,7 +114,7 @@ SIDES: dict[str, Callable[[Settings, int], Sides]] = {
 
 def product_of(name: str, arguments: Sequence[Any], result: torch.Tensor) -> Product:
     """Return the sizes of the product that an operation of PRODUCTS has computed."""
-    # addmm has the bias first, and linear_dynamic has packed weights.
+    # addmm has the bias first, and the last two of PRODUCTS may have packed weights.
     left = arguments[1] if name == "addmm" else arguments[0]
     inner = left.shape[-1]
     columns = result.shape[-1]
