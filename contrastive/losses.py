@@ -120,22 +120,19 @@ def info_nce(
     Arguments:
         anchors, positives: (B, H), row i of both a pair that belongs together.
         temperature: above 0; a number, or a scalar tensor that is trained.
-        hard_negatives: (K B, H), K for each anchor: the first ones of all anchors, then the second
-            ones, and so on.
+        hard_negatives: (K B, H), K of each anchor: all first ones, then all second ones, and so on.
         hard_negative_weight: any number, added to the logits of an anchor's own hard negatives.
         same: (B, B) bool, True where positive j says the same as anchor i. Such a j is no negative
             of i. The diagonal does not matter.
         similarity: "cos", or "dot" for the dot product.
         same_hard: (B, K B) bool, the same for the hard negatives. Here the diagonal counts.
 
-    Returns a scalar, at least 0. If all similarities are equal, it is log B, with hard
-    negatives log (1 + K) B. Raises ValueError for positives of another shape (`check_same_shape`),
-    hard negatives that are not K blocks of it, or a temperature that is not above 0
-    (`check_positive`).
+    Returns a scalar, at least 0. If all similarities are equal, it is log B, with hard negatives
+    log (1 + K) B. `check_same_shape` raises ValueError for positives of another shape, and for hard
+    negatives that are not K blocks of it. `check_positive` does for a temperature not above 0.
 
-    Other names of this loss: multiple negatives ranking with scale 1 / t, NT-Xent over rows only,
-    in-batch softmax. Compare with `bsc`, which also runs over columns, and with
-    sentence-transformers' MultipleNegativesRankingLoss.
+    Other names: multiple negatives ranking with scale 1 / t, NT-Xent over rows only, in-batch
+    softmax. Compare with `bsc` and with sentence-transformers' MultipleNegativesRankingLoss.
     """
     check_same_shape(anchors, positives)
     check_positive("temperature", temperature)

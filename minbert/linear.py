@@ -194,7 +194,7 @@ def pack(model: nn.Module, dtype: torch.dtype) -> list[Linear]:
 def packed_weights(model: nn.Module, dtype: torch.dtype) -> Iterator[None]:
     """Within it the layers of a model have packed weights, where that is possible.
 
-    Those that had one before keep it afterwards.
+    A layer that had the same packed weight before keeps it afterwards.
     """
     changed = pack(model, dtype) if can_pack(model, dtype) else []
     try:

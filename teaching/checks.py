@@ -247,7 +247,7 @@ CHECKS: dict[str, list[Check]] = {
     "pcgrad_weights": [
         PCGRAD("three tasks", gramian=judging.gramian(3), num_calls=300),
         PCGRAD("four tasks", gramian=judging.gramian(4)),
-        PCGRAD("never on itself", gramian=judging.own_conflict, num_calls=60),
+        PCGRAD("never on itself", gramian=judging.conflict_with_itself, num_calls=60),
         PCGRAD("two tasks", gramian=judging.gramian(2)),
         PCGRAD("mean", gramian=judging.gramian(3), reduction="mean"),
         PCGRAD("the generator alone", gramian=judging.gramian(4), num_calls=20, is_reseeded=True),

@@ -52,15 +52,15 @@ def as_array(parts: dict[str, Any]) -> Any:
 # --- judges ---------------------------------------------------------------------------------------
 
 
-def compare(found: Any, expected: Any, tolerance: float = 1e-5) -> str:
+def compare(output: Any, expected: Any, tolerance: float = 1e-5) -> str:
     """Compare numbers, up to a tolerance relative to the largest."""
-    if not isinstance(found, np.ndarray):
-        return f"returned {found}, expected a tensor: is the return missing?"
-    if found.shape != expected.shape:
-        return f"shape {found.shape}, expected {expected.shape}"
-    if not np.isfinite(found).all():
+    if not isinstance(output, np.ndarray):
+        return f"returned {output}, expected a tensor: is the return missing?"
+    if output.shape != expected.shape:
+        return f"shape {output.shape}, expected {expected.shape}"
+    if not np.isfinite(output).all():
         return "the result is not finite"
-    difference = np.abs(found - expected)
+    difference = np.abs(output - expected)
     if difference.max() > tolerance * max(1.0, float(np.abs(expected).max())):
         place = tuple(int(i) for i in np.unravel_index(difference.argmax(), difference.shape))
         return f"off by {difference.max():.2g}" + (f" at {place}" if place else "")
@@ -427,7 +427,7 @@ def gramian(num_tasks: int, is_zero: bool = False) -> Drawn:
     return draw
 
 
-def own_conflict(rng: Rng) -> Array:
+def conflict_with_itself(rng: Rng) -> Array:
     """Gradients of which the first, once it is projected, may point against what it was."""
     gradients = rng.uniform(0.5, 2) * np.array([[-2.0, -2], [0, 1], [2, 1]])
     return gradients @ gradients.T

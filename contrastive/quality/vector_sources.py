@@ -147,9 +147,12 @@ class EncoderVectors:
 
         with_states = with_baselines or with_layers
         batches = SHOW_PROGRESS(sorted_batches(rows.lengths, self.embedder.batch_size))
+        tensors = encode(self.embedder.encoder, rows, read, self.precision, batches, with_states)
+        vectors: dict[Any, Tensor] = {}
         layers: dict[Any, Tensor] = {}
-        layers |= encode(self.embedder.encoder, rows, read, self.precision, batches, with_states)
-        vectors = {kind: layers.pop(kind) for kind in functions}
+        for key, tensor in tensors.items():
+            part = vectors if key in functions else layers
+            part[key] = tensor
         return EncodedSet(vectors, layers, rows.num_truncated)
 
     def _rows_of(self, examples: Sequence[Example], name: str) -> EncodedExamples:
