@@ -225,10 +225,8 @@ class TrainOptions(CommandOptions):
         return with_values(self.contrastive, contrastive_keep="last")
 
     def for_training(self, device: str, precision: str, formulas: str) -> TrainingOptions:
-        """The options of the loop, without "auto". What was trained is always handed on."""
-        return replace(
-            self.training, device=device, precision=precision, formulas=formulas, hand_on="trained"
-        )
+        """The options of the loop, without "auto"."""
+        return replace(self.training, device=device, precision=precision, formulas=formulas)
 
 
 def flag_of(name: str) -> str:

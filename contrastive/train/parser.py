@@ -53,6 +53,9 @@ HELP_OF_RESUME = "continue the run in this folder; no other flag but --plugin"
 HELP_OF_PLUGIN = "a Python file that registers a method of your own; it is run"
 PLUGIN = "plugin"
 
+# No task follows that could take the encoder before the stage instead, so this option has no flag.
+ALWAYS = {"hand_on": "trained"}
+
 
 class Run(NamedTuple):
     """What a command line asks for.
@@ -106,7 +109,8 @@ def new_run(argv: Sequence[str] | None) -> Run:
     """The run of a command line without --resume. Whether its folder is free is not checked."""
     values = vars(build_parser().parse_args(argv))
     paths = plugins.paths_in(values.pop(PLUGIN, ()))
-    return Run(from_flat(TrainOptions, with_long_names(values)), paths, is_resumed=False)
+    options = from_flat(TrainOptions, with_long_names(values) | ALWAYS)
+    return Run(options, paths, is_resumed=False)
 
 
 @contextmanager
@@ -194,7 +198,7 @@ def load(folder: Path) -> Run:
         for item in all_fields(TrainOptions):
             if "Path" in type_words(item) and stored[item.name] is not None:
                 stored[item.name] = Path(stored[item.name])
-        options = from_flat(TrainOptions, {**stored, "out": folder})
+        options = from_flat(TrainOptions, stored | ALWAYS | {"out": folder})
     except plugins.PluginError:
         raise
     except DamagedFile as error:

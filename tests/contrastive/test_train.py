@@ -81,6 +81,7 @@ def test_a_stage_alone(train, method, tiny_model, sample_data):
     assert len((folder / "log.csv").read_text().splitlines()) == 1 + 3
     record = json.loads((folder / "run.json").read_text())
     assert record["options"]["contrastive_steps"] == 3
+    assert record["options"]["hand_on"] == "trained", "no task chooses between it and the start"
     assert not (folder / "checkpoint").exists()
 
 
@@ -93,7 +94,7 @@ def test_every_short_flag_is_a_setting_of_the_stage(files):
     run = parse(words)
     settings = settings_of("simcse", run.options.contrastive, 768, "cpu")
     assert {name: getattr(settings, name) for name in passed} == passed
-    assert run.options.training == TrainingOptions(), "the options of the tasks stay as they are"
+    assert run.options.training == TrainingOptions(hand_on="trained"), "those of tasks stay"
 
 
 def test_it_is_the_stage_of_the_main_job(train, tiny_model, files, sample_data, tmp_path):

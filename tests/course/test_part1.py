@@ -9,7 +9,7 @@ import pytest
 
 from command_line.parser import parse
 from course.editions import EDITIONS
-from course.four_runs import Run, check_flags, run_flags
+from course.four_runs import Run, run_flags
 from course.part1 import main
 from data.examples import BUILT_IN_FILES, CFIMDB, SST
 from data.readers import read_examples
@@ -187,8 +187,17 @@ def test_contradictions(words, cause, capsys):
     assert cause in error_of(words, capsys)
 
 
-def test_files_that_the_course_does_not_ask_for_may_be_left_out():
-    check_flags(["--skip", "estimate,baselines"])
+def test_files_that_the_course_does_not_ask_for_may_be_left_out(course_data, tmp_path, monkeypatch):
+    commands = []
+
+    def interrupted(command, log):
+        commands.append(command)
+        return 130
+
+    monkeypatch.setattr("course.four_runs.run_process", interrupted)
+    flags = ["--data-dir", str(course_data), "--out", str(tmp_path)]
+    assert main([*flags, "--skip", "estimate,baselines"]) == 130
+    assert [command[-2:] for command in commands] == [["--skip", "estimate,baselines"]]
 
 
 def write_begun(out: Path, data_dir: Path, changes: dict, without: tuple[str, ...] = ()) -> Path:

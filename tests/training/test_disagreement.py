@@ -162,5 +162,9 @@ def test_processes_that_agree_train(folders, tmp_path):
     assert (tmp_path / "runs" / "run" / "run.json").is_file()
 
 
-def test_alone_nothing_is_compared():
+def test_alone_nothing_is_compared(monkeypatch):
+    """Not even the digest of the code is computed, which reads all files."""
+    digests = []
+    monkeypatch.setattr(processes, "code_version", lambda: digests.append("read"))
     processes.check_agreement({"--lr": 1})
+    assert digests == []
