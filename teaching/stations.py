@@ -8,8 +8,11 @@ Legend: B rows, T tokens, N heads, D head size.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,16 +20,9 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from minbert import BertModel, attention, fast
+from minbert import BertModel, attention
 from minbert.attention import MultiHeadAttention, mask_to_bias
 from minbert.bert import BertEmbeddings, BertLayer, FeedForward
-
-
-class Place(NamedTuple):
-    """Where a tensor can be seen: what a module gets as its input, or gives as its output."""
-
-    module: str  # its name in the model
-    side: str  # "input" or "output"
 
 
 class Station(NamedTuple):
@@ -34,21 +30,26 @@ class Station(NamedTuple):
 
     function: Any
     line: str
-    place: Place | None = None  # None: seen in the arguments of `attention`, or in its softmax
+
+    # The module that has it as its input or as its output, and how to hook it there. Without one it
+    # is seen in the arguments of `attention`, or in its softmax.
+    module: str = ""
+    hook: Callable[..., Any] | None = None
 
 
-IN, OUT = "input", "output"
+IN, OUT = nn.Module.register_forward_pre_hook, nn.Module.register_forward_hook
 EMBEDDINGS: dict[str, Station] = {
-    "word": Station(BertEmbeddings.forward, "words =", Place("embeddings.word", OUT)),
-    "segment": Station(BertEmbeddings.forward, "segments =", Place("embeddings.segment", OUT)),
-    "sum": Station(BertEmbeddings.forward, "self.norm(", Place("embeddings.norm", IN)),
-    "embeddings": Station(BertEmbeddings.forward, "return", Place("embeddings", OUT)),
+    "word": Station(BertEmbeddings.forward, "words =", "embeddings.word", OUT),
+    "segment": Station(BertEmbeddings.forward, "segments =", "embeddings.segment", OUT),
+    "sum": Station(BertEmbeddings.forward, "self.norm(", "embeddings.norm", IN),
+    "embeddings": Station(BertEmbeddings.forward, "return", "embeddings", OUT),
 }
 # Those of one layer.
 LAYER: dict[str, Station] = {
-    "query": Station(MultiHeadAttention.project, "return", Place("attention.query", OUT)),
-    "key": Station(MultiHeadAttention.project, "return", Place("attention.key", OUT)),
-    "value": Station(MultiHeadAttention.project, "return", Place("attention.value", OUT)),
+    "input": Station(BertLayer.forward, "def forward", "{}", IN),
+    "query": Station(MultiHeadAttention.project, "return", "{}.attention.query", OUT),
+    "key": Station(MultiHeadAttention.project, "return", "{}.attention.key", OUT),
+    "value": Station(MultiHeadAttention.project, "return", "{}.attention.value", OUT),
     "Q": Station(MultiHeadAttention.forward, "query = self.split_heads"),
     "K": Station(MultiHeadAttention.forward, "key = self.split_heads"),
     "V": Station(MultiHeadAttention.forward, "value = self.split_heads"),
@@ -56,17 +57,20 @@ LAYER: dict[str, Station] = {
     "scores": Station(attention.attention, "scores = query @ key"),
     "attention": Station(attention.attention, "probabilities = scores.softmax"),
     "weighted mean": Station(attention.attention, "return probabilities @ value"),
-    "heads joined": Station(MultiHeadAttention.forward, "joined =", Place("attention.output", IN)),
-    "attended": Station(MultiHeadAttention.forward, "return self.output", Place("attention", OUT)),
-    "sum 1": Station(BertLayer.forward, "self.attention_norm(", Place("attention_norm", IN)),
-    "norm 1": Station(BertLayer.forward, "self.attention_norm(", Place("attention_norm", OUT)),
-    "up": Station(FeedForward.forward, "self.up(", Place("feed_forward.up", OUT)),
-    "activated": Station(FeedForward.forward, "activated =", Place("feed_forward.down", IN)),
-    "down": Station(FeedForward.forward, "self.down(", Place("feed_forward", OUT)),
-    "sum 2": Station(BertLayer.forward, "self.feed_forward_norm(", Place("feed_forward_norm", IN)),
-    "output": Station(BertLayer.forward, "self.feed_forward_norm(", Place("", OUT)),
+    "heads joined": Station(MultiHeadAttention.forward, "joined =", "{}.attention.output", IN),
+    "attended": Station(MultiHeadAttention.forward, "return self.output", "{}.attention", OUT),
+    "sum 1": Station(BertLayer.forward, "self.attention_norm(", "{}.attention_norm", IN),
+    "norm 1": Station(BertLayer.forward, "self.attention_norm(", "{}.attention_norm", OUT),
+    "up": Station(FeedForward.forward, "self.up(", "{}.feed_forward.up", OUT),
+    "activated": Station(FeedForward.forward, "activated =", "{}.feed_forward.down", IN),
+    "down": Station(FeedForward.forward, "self.down(", "{}.feed_forward", OUT),
+    "sum 2": Station(BertLayer.forward, "self.feed_forward_norm(", "{}.feed_forward_norm", IN),
+    "output": Station(BertLayer.forward, "self.feed_forward_norm(", "{}", OUT),
 }
-POOLER = {"pooler": Station(BertModel.forward, "pooled =", Place("pooler", OUT))}
+POOLER = {"pooler": Station(BertModel.forward, "pooled =", "pooler", OUT)}
+
+# The arguments of a layer and of `attention`, which must not be changed in place.
+ARGUMENTS = (" input", " Q", " K", " V")
 
 
 def stations_of(num_layers: int) -> dict[str, Station]:
@@ -74,11 +78,8 @@ def stations_of(num_layers: int) -> dict[str, Station]:
     stations = dict(EMBEDDINGS)
     for number in range(num_layers):
         for name, station in LAYER.items():
-            place = station.place
-            if place is not None:
-                module = f"layers.{number}.{place.module}".rstrip(".")
-                place = Place(module, place.side)
-            stations[f"layer {number} {name}"] = station._replace(place=place)
+            module = station.module.format(f"layers.{number}")
+            stations[f"layer {number} {name}"] = station._replace(module=module)
     return stations | POOLER
 
 
@@ -91,147 +92,101 @@ def line_of(station: Station, root: Path) -> str:
     return f"{file}:{fitting[-1] if fitting else first}"
 
 
-# --- keeping tensors ------------------------------------------------------------------------------
+class Recorder(TorchFunctionMode):
+    """Keeps the tensors of one pass by station. Stations that the pass does not reach stay out."""
 
-
-class Recorded(NamedTuple):
-    """What was seen of one pass."""
-
-    tensors: dict[str, Tensor]  # by station
-    changed: list[str]  # the modules that changed an argument in place
-
-
-class SoftmaxRecorder(TorchFunctionMode):
-    """Keeps what goes into the softmax of attention, and what comes out."""
-
-    def __init__(self, tensors: dict[str, Tensor]) -> None:
+    def __init__(self, num_layers: int) -> None:
         super().__init__()
-        self.tensors = tensors
-        self.layer = 0
+        self.stations = stations_of(num_layers)
+        self.tensors: dict[str, Tensor] = {}
+        self.originals: dict[str, tuple[Tensor, int]] = {}  # with the version that was kept
+        self.layer = ""  # the one that runs, such as "layer 0"
+
+    def keep(self, station: str, tensor: Tensor | None) -> None:
+        """Keep the first tensor of a station."""
+        if isinstance(tensor, Tensor):
+            self.originals.setdefault(station, (tensor, tensor._version))
+            self.tensors.setdefault(station, tensor.detach().clone())
+
+    @property
+    def changed(self) -> list[str]:
+        """The arguments of layers and of `attention` that were changed in place."""
+        changed = []
+        for station, (tensor, version) in self.originals.items():
+            if station.endswith(ARGUMENTS) and tensor._version != version:
+                changed.append(station)
+        return changed
+
+    def run(
+        self,
+        model: nn.Module,
+        batch: Mapping[str, Tensor],
+        name_of: Callable[[Station], str] = attrgetter("module"),
+    ) -> None:
+        """Run a model with the readable formulas.
+
+        name_of: gives the model's name of a station's module. In a child process, the package
+        minbert may be that of another folder.
+        """
+        code: Any = sys.modules["minbert.attention"]
+        switched = sys.modules["minbert.fast"].switched
+        modules = dict(model.named_modules())
+        with ExitStack() as stack:
+            for name, station in self.stations.items():
+                module = modules.get(name_of(station))
+                if station.hook is not None and module is not None:
+                    stack.enter_context(station.hook(module, partial(self.see, name)))
+            stack.callback(setattr, code, "attention", code.attention)
+            code.attention = self.watched(code.attention)
+            with torch.no_grad(), switched(is_fast=False), self:
+                model(**batch)
+
+    def see(self, station: str, module: nn.Module, arguments: Any, *outputs: Any) -> None:
+        """A hook: keeps a module's first argument, or its first result after it."""
+        tensor = (outputs or arguments)[0]
+        self.layer = " ".join(station.split()[:2])
+        self.keep(station, tensor[0] if isinstance(tensor, tuple) else tensor)
 
     def __torch_function__(
         self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None
     ) -> Any:
+        """Keep what goes into the softmax of attention, and what comes out."""
         result = func(*args, **(kwargs or {}))
         is_softmax = getattr(func, "__name__", "") == "softmax" and bool(args)
         if is_softmax and args[0].dim() == 4:
             # What is a softmax of a softmax goes wrong behind its scores.
-            self.tensors.setdefault(f"layer {self.layer} scores", args[0].detach().clone())
-            self.tensors[f"layer {self.layer} attention"] = result.detach().clone()
+            self.keep(f"{self.layer} scores", args[0])
+            self.tensors[f"{self.layer} attention"] = result.detach().clone()
         return result
 
+    def watched(self, original: Callable[..., Tensor]) -> Callable[..., Tensor]:
+        """The function `attention`, whose weights and mask are kept however it computes them."""
 
-@contextmanager
-def recorded(
-    model: nn.Module,
-    num_layers: int,
-    attention_file: Any = None,
-    name_of: Callable[[str], str] = str,
-    start: str = "",
-) -> Iterator[Recorded]:
-    """Record what a model computes in a `with` block. Stations that it does not pass stay out.
+        def watched(*arguments: Any, **options: Any) -> Tensor:
+            passed = inspect.signature(original).bind(*arguments, **options)
+            passed.apply_defaults()
+            query, key, value, bias, _, is_training, *_ = passed.arguments.values()
+            inputs = {"Q": query, "K": key, "V": value, "mask": bias}
+            for name, tensor in inputs.items():
+                self.keep(f"{self.layer} {name}", tensor)
+            output = original(*arguments, **options)
+            self.keep(f"{self.layer} weighted mean", output)
+            # With unit vectors as values, the weighted mean of the values is the weights.
+            units = torch.eye(key.size(-2)).expand(*key.shape[:2], -1, -1)  # (B, N, T, T)
+            weights = original(query, key, units, bias, 0.0, is_training)  # (B, N, T, T)
+            self.tensors[f"{self.layer} attention"] = weights.detach().clone()
+            return output
 
-    attention_file: the module whose function `attention` the encoder calls, if it has one. name_of:
-    gives the model's name of a module of ours. start: the part of a layer that runs first.
-    """
-    kept = Recorded({}, [])
-    recorder = SoftmaxRecorder(kept.tensors)
-    modules = dict(model.named_modules())
-    handles = []
-    for name, station in stations_of(num_layers).items():
-        module = modules.get(name_of(station.place.module)) if station.place else None
-        if module is None or station.place is None:
-            continue
-        is_input = station.place.side == IN
-        register = module.register_forward_pre_hook if is_input else module.register_forward_hook
-        handles.append(register(keep(kept, name)))
-    for number in range(num_layers):
-        name = name_of(f"layers.{number}{start}")
-        handles += watch_layer(kept, recorder, number, name, modules[name])
-
-    original = getattr(attention_file, "attention", None)
-    if original is not None:
-        attention_file.attention = watched_attention(original, recorder, kept.changed)
-    try:
-        with torch.no_grad(), recorder:
-            yield kept
-    finally:
-        for handle in handles:
-            handle.remove()
-        if original is not None:
-            attention_file.attention = original
+        return watched
 
 
-def keep(kept: Recorded, station: str) -> Callable[..., None]:
-    """A hook of a module's first call: keeps its first argument, or its first result after it."""
-
-    def hook(module: nn.Module, arguments: tuple[Any, ...], *outputs: Any) -> None:
-        tensor = (outputs or arguments)[0]
-        if isinstance(tensor, tuple):
-            tensor = tensor[0]
-        if isinstance(tensor, Tensor):
-            kept.tensors.setdefault(station, tensor.detach().clone())
-
-    return hook
-
-
-def watch_layer(
-    kept: Recorded, recorder: SoftmaxRecorder, layer: int, name: str, module: nn.Module
-) -> list[Any]:
-    """Hooks that note which layer runs, and whether it changes its argument in place."""
-    before: list[Tensor] = []
-
-    def enter(module: nn.Module, arguments: tuple[Any, ...]) -> None:
-        recorder.layer = layer
-        before[:] = [arguments[0].detach().clone()]
-
-    def leave(module: nn.Module, arguments: tuple[Any, ...], output: Any) -> None:
-        if not torch.equal(before[0].nan_to_num(), arguments[0].nan_to_num()):
-            kept.changed.append(name)
-
-    return [module.register_forward_pre_hook(enter), module.register_forward_hook(leave)]
-
-
-def watched_attention(
-    original: Callable[..., Tensor], recorder: SoftmaxRecorder, changed: list[str]
-) -> Any:
-    """The function `attention`, whose weights and mask are kept whatever way it computes them.
-
-    changed: gets the name of a layer's argument that the function changes in place.
-    """
-
-    def watched(*arguments: Any, **options: Any) -> Tensor:
-        layer = recorder.layer
-        passed = inspect.signature(original).bind(*arguments, **options)
-        passed.apply_defaults()
-        query, key, value, bias, _, is_training, *_ = passed.arguments.values()
-        inputs = {"Q": query, "K": key, "V": value}
-        for name, tensor in inputs.items():
-            recorder.tensors[f"layer {layer} {name}"] = tensor.detach().clone()
-        output = original(*arguments, **options)
-        for name, tensor in inputs.items():
-            before = recorder.tensors[f"layer {layer} {name}"]
-            if not torch.equal(tensor.nan_to_num(), before.nan_to_num()):
-                changed.append(f"attention in layer {layer}, for {name},")
-        if bias is not None:
-            recorder.tensors[f"layer {layer} mask"] = bias.detach().clone()
-        recorder.tensors[f"layer {layer} weighted mean"] = output.detach().clone()
-        # With unit vectors as values, the weighted mean of the values is the weights themselves.
-        units = torch.eye(key.size(-2)).expand(*key.shape[:2], -1, -1)  # (B, N, T, T)
-        weights = original(query, key, units, bias, 0.0, is_training)  # (B, N, T, T)
-        recorder.tensors[f"layer {layer} attention"] = weights.detach().clone()
-        return output
-
-    return watched
-
-
-def record(model: BertModel, batch: Mapping[str, Tensor]) -> Recorded:
-    """Run our encoder on a batch with the readable formulas, and keep all stations.
+def record(model: BertModel, batch: Mapping[str, Tensor]) -> Recorder:
+    """Run our encoder on a batch, and keep all stations.
 
     A pooler without trained weights is none: its numbers would be drawn anew each time.
     """
-    with fast.switched(is_fast=False), recorded(model, len(model.layers), attention) as kept:
-        model(**batch)
+    recorder = Recorder(len(model.layers))
+    recorder.run(model, batch)
     if model.load_report is not None and "pooler.dense.weight" in model.load_report.missing:
-        kept.tensors.pop("pooler", None)
-    return kept
+        recorder.tensors.pop("pooler", None)
+    return recorder
