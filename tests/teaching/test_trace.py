@@ -10,7 +10,6 @@ import pytest
 import torch
 
 from minbert import BertModel, BertTokenizer, hub
-from minbert.reporting.pages import Section
 from multitask.predictor import Predictor
 from teaching import comparing, handout, tracing
 from teaching.comparing import first_difference, probe_of
@@ -83,7 +82,11 @@ def test_a_hidden_word_is_hidden_as_a_whole_word():
     opened = tracing.open_options(TraceOptions(text="nothing , no , nobody", model="minbert-mini"))
     mask = tracing.hide("no", opened).attention_mask[0]
     assert [opened.tokens[0][place] for place in (mask == 0).nonzero()[:, 0].tolist()] == ["no"]
-    assert isinstance(tracing.pieces_section(opened), Section)
+    kept = record(opened.encoder, tracing.encoder_arguments(opened.batch)).tensors
+    table = tracing.tokens_section(opened, kept).table
+    assert table is not None and len(table.rows) == len(opened.tokens[0])
+    # Numbers of the vocabulary are whole, and lengths have two digits.
+    assert table.rows[0][:3] == ("[CLS]", "2", "0") and len(table.rows[0][3].split(".")[1]) == 2
 
 
 # --- the first difference -------------------------------------------------------------------------
@@ -199,7 +202,7 @@ def test_each_of_several_labels_has_a_probability_of_its_own():
         def __call__(self, task, batch):
             return torch.tensor([[0.0, 100.0]])
 
-    rows = tracing.answer_rows(Model(), "topics", None)
+    rows = tracing.answers_of(Model(), "topics", None)
     assert rows == {"topics: a": "0.50", "topics: b": "1.00"}
 
 
