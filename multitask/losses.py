@@ -24,9 +24,9 @@ def sentiment_loss(logits: Tensor, labels: Tensor, weights: Tensor | None = None
     then a batch of one class would cost as much with any weight.
 
     Returns a float32 scalar >= 0. For equal logits it is log 5 = 1.609. Raises IndexError or
-    RuntimeError (from PyTorch) for a label outside 0 to C - 1. The label -100 is an exception:
-    PyTorch gives its row the loss 0. Without weights the row is not counted in B, and with weights
-    it is. Compare with torch.nn.CrossEntropyLoss.
+    RuntimeError (from PyTorch) for a label outside 0 to C - 1. PyTorch's function leaves out rows
+    labelled -100, but no task has that label, and what it costs is free. Compare with
+    torch.nn.CrossEntropyLoss.
     """
     if weights is not None:
         of_rows = F.cross_entropy(logits.float(), labels.long(), weights, reduction="none")  # (B,)

@@ -78,6 +78,7 @@ STEPS = partial(check, call=calls.call_update, start=normal(2, 4), gradients=nor
 EMBEDDINGS = partial(
     MODULE, build=BertEmbeddings, input_ids=whole(30, 3, 7), token_type_ids=whole(2, 3, 7)
 )
+PROJECTED = {"model_type": "electra", "embedding_size": 4}
 FEED_FORWARD = partial(HIDDEN, build=FeedForward)
 LAYER = partial(HIDDEN, build=BertLayer, mask_bias=None)
 DROPPED_LAYER = partial(LAYER, training=True, config={"hidden_dropout_prob": 0.5})
@@ -87,9 +88,7 @@ TOKENS = partial(
 )
 LOSS = partial(check, judge=equal_to(1e-4), cast_to=torch.float32)
 SENTIMENT = partial(LOSS, logits=outputs(6, 5), labels=judging.draw_classes, cast=["logits"])
-# What the weights of a label between 0 and 1 are, the docstring does not say.
-HARD, SOFT = judging.labels_of_pairs(0.0, 1.0), judging.labels_of_pairs(0.25, 0.9)
-PARAPHRASE = partial(LOSS, logit=outputs(6), labels=SOFT, cast=["logit"])
+PARAPHRASE = partial(LOSS, logit=outputs(6), labels=judging.draw_pairs, cast=["logit"])
 SIMILARITY = partial(LOSS, prediction=outputs(6), labels=uniform(0, 5, 6), cast=["prediction"])
 INFO_NCE = partial(
     check, anchors=normal(6, 4), positives=normal(6, 4), temperature=uniform(0.2, 0.8)
@@ -149,11 +148,19 @@ CHECKS: dict[str, list[Check]] = {
         EMBEDDINGS("values"),
         EMBEDDINGS("no segments", config={"model_type": "distilbert"}),
         EMBEDDINGS("positions of RoBERTa", config={"model_type": "roberta", "pad_token_id": 1}),
+        EMBEDDINGS("a projection", config=PROJECTED),
         EMBEDDINGS(
             "dropout",
             judge=judging.judge_dropped_embeddings,
             training=True,
             config={"hidden_dropout_prob": 0.5},
+        ),
+        EMBEDDINGS(
+            "dropout before the projection",
+            judge=judging.judge_dropped_inside,
+            is_weak=True,
+            training=True,
+            config={**PROJECTED, "hidden_dropout_prob": 0.5},
         ),
     ],
     "FeedForward.forward": [
@@ -205,7 +212,7 @@ CHECKS: dict[str, list[Check]] = {
         PARAPHRASE("large logits", logit=outputs(6, scale=300.0)),
         PARAPHRASE("shift", shift=0.7),
         PARAPHRASE("shift down", shift=-0.7),
-        PARAPHRASE("weights", labels=HARD, weights=uniform(0.2, 3.0, 2)),
+        PARAPHRASE("weights", weights=uniform(0.2, 3.0, 2)),
         PARAPHRASE("gradients", cast_to=torch.float64, gradients_of=["logit"]),
         PARAPHRASE("shapes", error="ValueError", logit=outputs(6, 1)),
     ],
@@ -242,6 +249,13 @@ CHECKS: dict[str, list[Check]] = {
     "mt_dnn": [
         MT_DNN("all batches"),
         MT_DNN("weights", argument={"sst": 2.3, "sts": 0.05}),
+        # Of 3, 6 and 2 batches: 4.5, 4.5 and 2.5.
+        MT_DNN(
+            "half a batch",
+            num_calls=1,
+            num_rows={"sst": 5, "para": 11, "sts": 4},
+            argument={"sst": 1.5, "para": 0.75, "sts": 1.25},
+        ),
         REPEATED,
     ],
     "pcgrad_weights": [

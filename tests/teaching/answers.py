@@ -211,7 +211,8 @@ positions = self.positions_of(input_ids).expand(len(input_ids), -1, -1)
 parts = [self.word(input_ids), positions]
 if self.segment is not None:
     parts.append(self.segment(token_type_ids))
-return self.dropout(self.norm(torch.stack(parts).sum(0)))
+embedded = self.dropout(self.norm(torch.stack(parts).sum(0)))
+return embedded if self.project is None else self.project(embedded)
 """,
     ),
     (
@@ -223,7 +224,7 @@ if self.segment is not None:
 mean = x.mean(-1, keepdim=True)
 variance = ((x - mean) ** 2).mean(-1, keepdim=True)
 x = (x - mean) / torch.sqrt(variance + self.norm.eps) * self.norm.weight + self.norm.bias
-return self.dropout(x)
+return (self.project or nn.Identity())(self.dropout(x))
 """,
     ),
     (
@@ -278,7 +279,7 @@ return math.cos(math.pi * x / 2) ** 2
     (
         "linear",
         """
-if step < num_warmup_steps:
+if step < min(num_steps, num_warmup_steps):
     return (step + 1) / num_warmup_steps
 return max(0.0, (num_steps - step) / max(1, num_steps - num_warmup_steps))
 """,
