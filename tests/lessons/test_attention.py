@@ -415,8 +415,11 @@ def test_mask_to_bias():
         "the bias of padding must be very negative, as torch.finfo(dtype).min is (not .tiny)"
     )
     for dtype in (torch.float64, torch.bfloat16):
-        assert mask_to_bias(torch.tensor([[1, 0]]), dtype).dtype == dtype, (
-            "the bias must have the dtype asked for"
+        bias = mask_to_bias(torch.tensor([[1, 0]]), dtype)
+        assert bias.dtype == dtype, "the bias must have the dtype asked for"
+        assert torch.isfinite(bias).all(), (
+            f"the bias is not finite in {dtype}: the lowest number of another dtype may be -inf in "
+            "this one. Take that of the dtype asked for, torch.finfo(dtype).min"
         )
 
 
@@ -591,12 +594,21 @@ def test_query_key_and_value_are_three_projections():
         f"project returns {type(projected).__name__}, expected three tensors: query, key, value"
     )
     for found, name in zip(projected, ("query", "key", "value"), strict=True):
-        expected = layer.get_submodule(name)(hidden_states)
-        assert_close(
-            found,
-            expected,
-            f"{name} is self.{name} of the hidden states, and the order is query, key, value",
-        )
+        linear = layer.get_submodule(name)
+        expected = linear(hidden_states)
+        mistakes = {
+            f"the bias of {name} is missing: call self.{name}.": expected - linear.bias,
+            f"{name} is divided by sqrt(head size) here; attention does that.": expected
+            / math.sqrt(layer.head_size),
+        }
+        for other in ("query", "key", "value", "output"):
+            wrong = layer.get_submodule(other)(hidden_states)
+            mistakes[f"here {name} is self.{other} of them."] = wrong
+        hint = f"{name} is self.{name} of the hidden states, and the order is query, key, value"
+        for mistake, wrong in mistakes.items():
+            if is_close(found, wrong):
+                hint = f"{hint}; {mistake}"
+        assert_close(found, expected, hint)
 
 
 def test_a_layer_in_evaluation_drops_nothing():

@@ -36,7 +36,8 @@ MISTAKES = {
     0.4791: "the temperature is missing.",
     0.5772: "the cosines are multiplied by the temperature; divide.",
     0.6602: "this is the sum over the batch; take the mean.",
-    0.4100: "the softmax runs down the columns: anchor i looks for its positive among row i.",
+    0.4100: "the softmax runs down the columns, or anchors and positives are swapped: anchor i "
+    "looks for its positive among row i.",
     0.3700: "this is the mean over rows and columns; SimCSE has rows only (bsc has both).",
     -0.3300: "the minus of -log is missing.",
     2.0103: "only the anchors are divided by their length; divide the positives, too.",

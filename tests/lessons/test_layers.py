@@ -312,6 +312,11 @@ def test_the_embeddings_drop_after_the_norm():
         1e-6,
         "dropout follows the LayerNorm: a unit is 0, or 1 / (1 - p) = 2 times as large",
     )
+    projected = dataclasses.replace(TINY, model_type="electra", embedding_size=12)
+    embeddings = BertEmbeddings(dataclasses.replace(projected, hidden_dropout_prob=0.5))
+    assert embeddings(ids, 0 * ids).all(), (
+        "units of the result are dropped: dropout stands before self.project, which comes last"
+    )
 
 
 def test_feed_forward_by_hand():

@@ -71,6 +71,8 @@ def test_probability_1_chooses_everything_but_special_tokens():
     is_some = is_missing.any() and (is_missing != ~is_special).any()
     if is_some and torch.equal(is_missing, ~is_special & ~is_changed):
         hint = "a chosen token that stays as it is has a label, too: it is predicted as the others"
+    if is_some and torch.equal(is_missing, ~is_special & (changed != MASK)):
+        hint = "only [MASK] has a label here; a chosen token that is random or stays has one, too"
     assert torch.equal(labels == IGNORED, is_special), hint
     assert torch.equal(labels[~is_special], before[~is_special]), (
         "the label is the token that stood there, not what stands there now"
@@ -204,7 +206,10 @@ def test_masks_follow_the_seed_and_differ_between_calls():
     torch.manual_seed(3)
     _, again = mask_tokens(input_ids, is_special, 60, MASK)
     assert torch.equal(again, first), "draw from torch's global generator only"
-    assert not torch.equal(first, second), "each pass over the text is masked anew"
+    assert not torch.equal(first, second), (
+        "two calls choose the same tokens, and each pass over the text is masked anew: draw from "
+        "torch's global generator, without a seed or a generator of your own"
+    )
 
 
 # --- whole words ----------------------------------------------------------------------------------

@@ -110,6 +110,10 @@ def test_joint_by_hand():
         "and each holds one batch of every task"
     )
     assert tasks_in(steps[:1]) == ["sst", "sts"], "a step has the tasks in the order of the keys"
+    assert steps[0][0] != ("sst", [2]), (
+        "step 0 has the last batch of a pass: the batches come in the order of their pass, the "
+        "first one first"
+    )
     assert steps[1][0] != ("sst", [0, 1]), (
         "step 1 has the first batch of a pass again: is a new pass formed in each step? It is when "
         "one is used up"
@@ -137,7 +141,8 @@ def test_joint_cycles_by_whole_passes():
             rows = rows_in(batches)
             if len(batches) == num_batches:
                 assert rows == list(range(NUM_ROWS[task])), (
-                    "a pass has every row once: is its last batch left out, or taken twice?"
+                    "a pass has every row once: is its last batch left out or taken twice, or is a "
+                    "new pass formed before the last one is used up?"
                 )
             else:
                 assert len(set(rows)) == len(rows), "no row twice in a pass that is cut short"
@@ -238,6 +243,10 @@ def test_weights_are_passes():
     assert len(batches_of("sst", more)) == 4, "3 batches x 1.3 is 3.9: round to 4, not down to 3"
     more = mt_dnn(MAKE_BATCHES, seeded(), {"sst": 1.1})
     assert len(batches_of("sst", more)) == 3, "3 batches x 1.1 is 3.3: round to 3, not up to 4"
+    more = mt_dnn(MAKE_BATCHES, seeded(), {"sst": 1.5})
+    assert len(batches_of("sst", more)) == 4, (
+        "3 batches x 1.5 is 4.5: round half to even, to 4, as Python's `round` does"
+    )
     few = mt_dnn(MAKE_BATCHES, seeded(), {"sst": 0.01})
     assert len(batches_of("sst", few)) == 1, "a task never drops out"
 
@@ -443,7 +452,9 @@ def test_a_restored_state_gives_the_same_later_epochs(sample):
     restored.set_state(state)
     assert sample(MAKE_BATCHES, restored) == second, "a resumed run would take other batches"
     assert sample(MAKE_BATCHES, restored) == third
-    assert first != second and second != third, "batches are formed anew every epoch"
+    assert first != second and second != third, (
+        "two epochs are the same: is the generator that is passed advanced, and no copy of it?"
+    )
 
 
 @every_sampler

@@ -47,16 +47,13 @@ LINEAR_MISTAKES = {
 
 # What comes out after the warm-up, by the mistake.
 LINE_MISTAKES = {
-    "the line divides by all steps instead of those after the warm-up": (
-        lambda step: (10 - step) / 10
-    ),
-    "the line begins at step 0: 1 - step / num_steps; begin at the end of the warm-up": (
-        lambda step: 1 - step / 10
-    ),
+    "the line is 1 - step / num_steps: it begins at step 0, and divides by all steps instead of "
+    "those after the warm-up": lambda step: (10 - step) / 10,
     "the line rises; what counts is the steps that remain, num_steps - step": (
         lambda step: (step - 2) / 8
     ),
-    "the factor stays at 1 after the warm-up; the line is missing": lambda step: 1.0,
+    "the factor stays at 1 after the warm-up: is the line missing, or divided by //, which gives "
+    "whole numbers?": lambda step: 1.0,
     "the line is squared": lambda step: ((10 - step) / 8) ** 2,
     "this is half a cosine; the line is straight": (
         lambda step: (1 + math.cos(math.pi * (step - 2) / 8)) / 2
@@ -257,6 +254,17 @@ def test_rises_through_the_warm_up_and_never_after_it(schedule):
     assert factors[:8] == sorted(factors[:8]), "the factor falls during the warm-up"
     assert factors[7] == 1.0, "the warm-up of 8 steps ends at 1 with step 7"
     assert factors[8:] == sorted(factors[8:], reverse=True), "the factor rises after the warm-up"
+
+
+def test_a_warm_up_that_is_longer_than_the_run():
+    found = [linear(step, 4, 8) for step in (3, 4, 6)]
+    assert found == pytest.approx([4 / 8, 0, 0]), (
+        "from step num_steps on `linear` is 0, also where the warm-up has not ended"
+    )
+    found = [cosine(step, 4, 8) for step in (3, 4, 6)]
+    assert found == pytest.approx([4 / 8, 5 / 8, 7 / 8]), (
+        "`cosine` is the warm-up until that ends, also from step num_steps on"
+    )
 
 
 def test_the_area_under_linear_is_half_of_what_is_left():

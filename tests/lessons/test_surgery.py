@@ -342,6 +342,14 @@ def test_each_order_is_as_likely_as_another():
     allowed = 4 * possible.std(dim=0) / 20
     assert ((found - possible.mean(dim=0)).abs() <= allowed + 1e-12).all(), hint
 
+    # Three gradients have eight orders. Each comes in 300 steps.
+    gradients = conflicting(3)
+    steps = torch.stack([pcgrad(gradients, generator=generator) for _ in range(300)])
+    is_drawn = torch.isclose(possible_results(gradients)[:, None], steps).all(dim=2).any(dim=1)
+    assert is_drawn.all(), (
+        "some orders never come: is one order drawn for all gradients? Draw a new one for each"
+    )
+
 
 def test_negative_control_projecting_on_projected_gradients_is_noticed():
     gradients = conflicting(4, seed=3)

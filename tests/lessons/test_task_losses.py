@@ -444,7 +444,9 @@ def test_the_mean_is_over_rows_so_a_batch_may_be_cut():
     assert float(parts[0]) == pytest.approx(4 * math.log(3))
     # A label of a teacher, 0.25 of the second class, has the weights of both by their shares.
     soft = paraphrase_loss(torch.zeros(1), torch.tensor([0.25]), weights=torch.tensor([1.0, 3.0]))
-    assert float(soft) == pytest.approx(1.5 * math.log(2))
+    assert float(soft) == pytest.approx(1.5 * math.log(2)), (
+        "a label y between 0 and 1 has the weight (1 - y) w_0 + y w_1"
+    )
 
 
 # --- the shift ------------------------------------------------------------------------------------
