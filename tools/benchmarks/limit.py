@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import statistics
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import torch
@@ -20,7 +21,7 @@ INT8 = "int8"
 NUM_TIMED = 10
 
 
-def int8_limit() -> float:
+def int8_limit(clock: Callable[[], float] = time.perf_counter) -> float:
     """Return the operations per second that a large int8 layer reaches, the best of some.
 
     The layer is that of runtime.quantised. So the time includes the rounding of its inputs.
@@ -32,28 +33,31 @@ def int8_limit() -> float:
     seconds = []
     with torch.no_grad():
         for _ in range(NUM_TIMED + 1):
-            started = time.perf_counter()
+            started = clock()
             layer(rows)
-            seconds.append(time.perf_counter() - started)
+            seconds.append(clock() - started)
     # The first one warms up.
     return 2 * size**3 / min(seconds[1:])
 
 
 @dataclass
 class Limit:
-    """The machine's limit, measured between rounds, while no side works."""
+    """The machine's limit, measured between rounds, while no side works. clock: its seconds."""
 
     precision: str
     device: torch.device = DEVICE
+    clock: Callable[[], float] = time.perf_counter
     measurements: list[float] = field(default_factory=list)
 
     def measure(self) -> None:
         """Measure once more."""
         # A machine that slows down for a while reaches less here, too.
         if self.precision == INT8:
-            limit = int8_limit()
+            limit = int8_limit(self.clock)
         else:
-            limit = cost_estimate.matrix_product_limit(self.device, self.precision)
+            limit = cost_estimate.matrix_product_limit(
+                self.device, self.precision, clock=self.clock
+            )
         self.measurements.append(limit)
 
     @property

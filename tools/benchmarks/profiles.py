@@ -1,6 +1,7 @@
 """Which operations take the time of our side? `python -m tools.benchmarks.profiles NAME`.
 
-It takes the same parts as the benchmark of that name. The two sides of `simcse` stand side by side.
+It takes the same parts as the benchmark of that name. The two sides of `simcse` and of `surgery`
+stand side by side.
 The command prints a table in Markdown, and one line of JSON at the end. The time of the clock
 itself falls between the operations. `--record` adds a row for each side to the records: what an
 ideal batch would take, with nothing but matrix products at the machine's limit, and what the rest
@@ -26,7 +27,7 @@ from minbert import BertConfig
 from minbert.commands.ending import exit_code
 from minbert.commands.flags import Parser
 from minbert.training import runtime
-from tools.benchmarks import inference, simcse, training_sides
+from tools.benchmarks import inference, simcse, surgery, training_sides
 from tools.benchmarks.comparison import versions
 from tools.benchmarks.inputs import sst_examples, write_model
 from tools.benchmarks.limit import INT8, Limit, notes_without_bf16
@@ -102,10 +103,23 @@ def simcse_step(settings: Settings, num_parts: int) -> Sides:
     return sides
 
 
+def surgery_step(settings: Settings, num_parts: int) -> Sides:
+    """Return our two sides of the benchmark surgery. Each step has the same batches."""
+    joint_step = surgery.JointStep(
+        settings.model, settings.data_dir, settings.batch_size, settings.precision
+    )
+    sides = {}
+    for name, kind in {"a PCGrad step": "pcgrad", "a joint step": "mean"}.items():
+        run_part = surgery.our_side(joint_step, kind, settings.folder / kind)
+        sides[name] = ProfiledSide(run_part, num_parts)
+    return sides
+
+
 SIDES: dict[str, Callable[[Settings, int], Sides]] = {
     "train_step": train_step,
     "inference": sentences_to_vectors,
     "simcse": simcse_step,
+    "surgery": surgery_step,
 }
 
 
@@ -130,8 +144,9 @@ class OperationClock(TorchDispatchMode):
     not have that.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float]) -> None:
         super().__init__()
+        self.clock = clock
         self.seconds: Counter[str] = Counter()
         self.products: Counter[Product] = Counter()
         self.flops = 0
@@ -142,9 +157,9 @@ class OperationClock(TorchDispatchMode):
         """Run an operation and note its seconds."""
         # The time of the operation alone: what we note falls between operations.
         keywords = kwargs or {}
-        started = time.perf_counter()
+        started = self.clock()
         result = operation(*args, **keywords)
-        seconds = time.perf_counter() - started
+        seconds = self.clock() - started
         name = operation.overloadpacket.__name__
         self.seconds[name] += seconds  # type: ignore[assignment]
         if name in PRODUCTS:
@@ -154,26 +169,28 @@ class OperationClock(TorchDispatchMode):
         return result
 
 
-def profile(side: ProfiledSide, sizes: set[int]) -> Profile:
+def profile(
+    side: ProfiledSide, sizes: set[int], clock: Callable[[], float] = time.perf_counter
+) -> Profile:
     """Return seconds by operation of all parts, and FLOPs and seconds of the matrix products.
 
-    sizes: of the layers, by which the shapes of products are named.
+    sizes: of the layers, by which the shapes of products are named. clock: of the seconds.
     """
     # The first pass warms up: batches of all shapes, and the imports of torch for a dispatch mode.
     for _ in range(2):
-        clock = OperationClock()
-        started = time.perf_counter()
-        with clock:
+        operations = OperationClock(clock)
+        started = clock()
+        with operations:
             for part in range(side.num_parts):
                 side.run_part(part)
-        total = time.perf_counter() - started
+        total = clock() - started
     return {
-        "seconds": dict(clock.seconds.most_common()),
+        "seconds": dict(operations.seconds.most_common()),
         "total": total,
-        "flops": clock.flops,
-        "products": sum(clock.seconds[name] for name in PRODUCTS),
-        "shapes": most_costly_shapes(clock.products, total, sizes),
-        "between": total - clock.seconds.total(),
+        "flops": operations.flops,
+        "products": sum(operations.seconds[name] for name in PRODUCTS),
+        "shapes": most_costly_shapes(operations.products, total, sizes),
+        "between": total - operations.seconds.total(),
     }
 
 
@@ -281,6 +298,11 @@ def build_parser() -> Parser:
         default="auto",
         help="of our side; auto: as a run on this machine; int8: of inference (%(default)s)",
     )
+    parser.add_argument(
+        "--cpu-seconds",
+        action="store_true",
+        help="count the CPU seconds of one thread, where other programs use the machine",
+    )
     parser.add_argument("--record", action="store_true", help=HELP)
     return parser
 
@@ -307,6 +329,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     arguments = parser.parse_args(argv)
     if arguments.precision == INT8 and arguments.name != "inference":
         parser.error(f"int8 is a precision of inference, and not of {arguments.name}.")
+    clock = time.perf_counter
+    if arguments.cpu_seconds:
+        arguments.threads = 1
+        clock = time.process_time
     torch.set_num_threads(arguments.threads)
     runtime.settle_memory()
     with tempfile.TemporaryDirectory() as folder:
@@ -323,11 +349,11 @@ def main(argv: Sequence[str] | None = None) -> None:
         config = BertConfig.from_pretrained(settings.model)
         sizes = {config.hidden_size, config.intermediate_size}
         sides = SIDES[arguments.name](settings, arguments.parts)
-        limits = Limit(settings.precision)
+        limits = Limit(settings.precision, clock=clock)
         limits.measure()
         profiles = {}
         for name, side in sides.items():
-            profiles[name] = profile(side, sizes)
+            profiles[name] = profile(side, sizes, clock)
             limits.measure()
 
     limit = limits.median
