@@ -6,7 +6,7 @@ import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from teaching.small_handout import ROOT, libraries_of, needed_files, package_alone
+from teaching.small_handout import libraries_of, needed_files
 
 SETUP = """#!/usr/bin/env bash
 # Gradescope runs this once. torch comes without the libraries of a GPU.
@@ -30,19 +30,12 @@ def write_zip(path: Path, exercises: Sequence[str]) -> None:
     """Write the zip of some exercises. It holds the answers, as the clone does."""
     # grafting.py imports the files of the exercises by name.
     needed = needed_files(exercises, "teaching/grade.py", "teaching/grading.py")
-    files = {file: is_whole for file, is_whole in needed.items() if not file.startswith("tests/")}
+    files = {file: text for file, text in needed.items() if not file.startswith("tests/")}
     libraries = [name for name in libraries_of(files) if name not in ("torch", "pytest")]
+    files["setup.sh"] = SETUP.format(libraries=" ".join(libraries))
+    files["run_autograder"] = RUN.format(exercises=" ".join(exercises))
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        for file, is_whole in files.items():
-            if is_whole:
-                archive.write(ROOT / file, file)
-            else:
-                archive.writestr(file, package_alone(file))
-        scripts = {
-            "setup.sh": SETUP.format(libraries=" ".join(libraries)),
-            "run_autograder": RUN.format(exercises=" ".join(exercises)),
-        }
-        for name, text in scripts.items():
-            info = zipfile.ZipInfo(name)
+        for file, text in files.items():
+            info = zipfile.ZipInfo(file)
             info.external_attr = 0o755 << 16
-            archive.writestr(info, text)
+            archive.writestr(info, text, zipfile.ZIP_DEFLATED)

@@ -173,16 +173,19 @@ def without_answers(source: str, bodies: Mapping[str, str]) -> str:
     return "\n".join(lines) + "\n"
 
 
-class WithoutFastBranches(ast.NodeTransformer):
-    """Removes the branches that no student writes."""
+class WithoutBranches(ast.NodeTransformer):
+    """Removes the branches with some condition, such as the fast ones, which no student writes."""
+
+    def __init__(self, condition: str) -> None:
+        self.condition = condition
 
     def visit_If(self, node: ast.If) -> ast.If | None:
-        """Drop `if ... fast.is_on():`."""
-        return None if "fast.is_on()" in ast.unparse(node.test) else node
+        """Drop a branch whose condition holds the text."""
+        return None if self.condition in ast.unparse(node.test) else node
 
 
 def released_body(source: str, name: str) -> str:
     """The body of a function without its docstring, comments and fast branches."""
-    node = WithoutFastBranches().visit(functions(ast.parse(source))[name])
+    node = WithoutBranches("fast.is_on()").visit(functions(ast.parse(source))[name])
     statements = node.body[1:] if ast.get_docstring(node) else node.body
     return "\n".join(ast.unparse(statement) for statement in statements)

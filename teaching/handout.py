@@ -16,17 +16,25 @@ from pathlib import Path
 
 from minbert.commands.ending import exit_code
 from minbert.commands.flags import parse_command
+from minbert.commands.hidden import ROOT
 from minbert.commands.new_folders import new_folder, reserved
 from minbert.commands.outputs import check_new_folder
 from minbert.commands.paths import is_free
-from teaching import small_handout
 from teaching.exercises import EXERCISES, without_answers
 from teaching.options import HandoutOptions
-
-ROOT = Path(__file__).resolve().parent.parent
+from teaching.small_handout import needed_files, pages_of
 
 # Folders that a hand-out lacks: they hold whole answers, and what looks for them.
 LEFT_OUT = ("teaching/", "tests/teaching/")
+
+
+def git(folder: Path, *arguments: str) -> str:
+    """What a command of git prints in a folder. Raises ValueError where it fails."""
+    result = subprocess.run(["git", *arguments], cwd=folder, capture_output=True, text=True)
+    if result.returncode:
+        command = " ".join(arguments)
+        raise ValueError(f"git {command} failed in {folder}: {result.stderr.strip()}")
+    return result.stdout
 
 
 def tracked() -> list[str]:
@@ -36,10 +44,7 @@ def tracked() -> list[str]:
         raise ValueError(
             f"{ROOT} is no clone: what belongs to it is what git tracks. Clone the repository."
         )
-    result = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True)
-    if result.returncode:
-        raise ValueError(f"git cannot list the files of {ROOT}: {result.stderr.strip()}")
-    return [name for name in result.stdout.split("\0") if name]
+    return [name for name in git(ROOT, "ls-files", "-z").split("\0") if name]
 
 
 def hand_out(folder: Path, exercises: Sequence[str], whole: bool) -> None:
@@ -48,24 +53,31 @@ def hand_out(folder: Path, exercises: Sequence[str], whole: bool) -> None:
     whole: all that git tracks. Otherwise what the exercises need, as a repository of one commit.
     """
     with reserved(folder), new_folder(folder) as beside:
-        files = {name: True for name in tracked() if not name.startswith(LEFT_OUT)}
-        if not whole:
-            files = small_handout.needed_files(exercises)
-        copy_without_answers(beside, files, exercises)
-        if not whole:
-            for name, text in small_handout.pages_of(exercises, files).items():
-                (beside / name).write_text(text, encoding="utf-8")
-            small_handout.commit(beside)
+        if whole:
+            for name in tracked():
+                if not name.startswith(LEFT_OUT):
+                    (beside / name).parent.mkdir(parents=True, exist_ok=True)
+                    shutil.copy2(ROOT / name, beside / name)
+            remove_answers(beside, exercises)
+            return
+        files = needed_files(exercises)
+        write_files(beside, files | pages_of(exercises, files))
+        remove_answers(beside, exercises)
+        git(beside, "init", "--quiet", "--initial-branch=main")
+        git(beside, "add", "--all")
+        author = ("-c", "user.name=The course", "-c", "user.email=course@localhost")
+        git(beside, *author, "commit", "--quiet", "--message", "The exercises")
 
 
-def copy_without_answers(folder: Path, files: Mapping[str, bool], exercises: Sequence[str]) -> None:
-    """Copy files into a folder that exists, and remove the answers. files: as of `needed_files`."""
-    for name, is_whole in files.items():
+def write_files(folder: Path, files: Mapping[str, str]) -> None:
+    """Write files into a folder that exists. files: texts by name."""
+    for name, text in files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        if is_whole:
-            shutil.copy2(ROOT / name, folder / name)
-        else:
-            (folder / name).write_text(small_handout.package_alone(name), encoding="utf-8")
+        (folder / name).write_text(text, encoding="utf-8")
+
+
+def remove_answers(folder: Path, exercises: Sequence[str]) -> None:
+    """Remove the answers of some exercises from the files of a folder."""
     for name in exercises:
         file = folder / EXERCISES[name].file
         source = file.read_text(encoding="utf-8")

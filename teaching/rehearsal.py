@@ -13,11 +13,10 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from minbert.commands.hidden import ROOT
 from teaching.calls import warm_up
 from teaching.exercises import EXERCISES, released_body, without_answers
 from teaching.grading import as_table, check_released, grade_exercise
-
-ROOT = Path(__file__).resolve().parent.parent
 
 
 def rehearse(folder: Path, exercises: Sequence[str]) -> None:

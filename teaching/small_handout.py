@@ -6,16 +6,13 @@ Next: rehearsal.py, which tries a hand-out before any student does.
 from __future__ import annotations
 
 import ast
-import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from minbert import DEFINED_IN
-from teaching.exercises import EXERCISES
-
-ROOT = Path(__file__).resolve().parent.parent
+from minbert.commands.hidden import ROOT
+from teaching.exercises import EXERCISES, WithoutBranches
 
 # Beside the files of the exercises: the fixtures of their tests, and files that are read.
 ALWAYS = ("tests/lessons/conftest.py", "LICENSE", "minbert/lesson_digests.json")
@@ -39,88 +36,56 @@ def file_of(module: str) -> str | None:
     return None
 
 
-class Import(NamedTuple):
-    """A module that a file imports."""
-
-    module: str
-    is_whole: bool  # False for a package of which only a module is asked for
-
-
-def imports_for_types(tree: ast.Module) -> list[ast.ImportFrom]:
-    """The imports below `if TYPE_CHECKING:`, which do not run."""
-    imports = []
-    for node in tree.body:
-        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
-            imports += [inner for inner in node.body if isinstance(inner, ast.ImportFrom)]
-    return imports
-
-
-def imports_in(file: str) -> Iterator[Import]:
-    """What a file imports, with the packages that hold it."""
-    tree = ast.parse((ROOT / file).read_text(encoding="utf-8"))
-    for_types = imports_for_types(tree)
+def imports_in(source: str) -> Iterator[str]:
+    """The modules that a file imports. A package is not among them if only modules of it are."""
+    # The imports for types do not run.
+    tree = WithoutBranches("TYPE_CHECKING").visit(ast.parse(source))
     for node in ast.walk(tree):
-        modules: dict[str, bool] = {}
-        if node in for_types:
-            continue
         if isinstance(node, ast.Import):
-            modules = {alias.name: True for alias in node.names}
+            yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
-            # `from minbert import fast` imports a module, too.
-            inner = [f"{node.module}.{alias.name}" for alias in node.names]
-            modules = {module: True for module in inner if file_of(module)}
-            modules[node.module] = len(modules) < len(inner)
-            # The package minbert imports these when their names are asked for.
-            late = DEFINED_IN if node.module == "minbert" else {}
-            names = [alias.name for alias in node.names if alias.name in late]
-            modules |= {f"minbert.{late[name]}": True for name in names}
-        for module, is_whole in modules.items():
-            yield Import(module, is_whole)
-            parts = module.split(".")
-            yield from (Import(".".join(parts[:end]), False) for end in range(1, len(parts)))
+            for alias in node.names:
+                # `from minbert import fast` imports a module, too.
+                inner = f"{node.module}.{alias.name}"
+                yield inner if file_of(inner) else node.module
+                # The package minbert imports these when their names are asked for.
+                if node.module == "minbert" and alias.name in DEFINED_IN:
+                    yield f"minbert.{DEFINED_IN[alias.name]}"
 
 
-def needed_files(exercises: Sequence[str], *others: str) -> dict[str, bool]:
-    """The files of some exercises, other files, and all of ours that they import.
+def needed_files(exercises: Sequence[str], *others: str) -> dict[str, str]:
+    """The files of some exercises, other files, and all of ours that they import: texts by name.
 
-    By name, and whether the file is needed as it is. A package of which only modules are imported
-    needs no more than its folder, so what its __init__.py imports is left out.
+    A package of which only modules are imported needs no more than its folder, so its __init__.py
+    is the first line of its text alone.
     """
-    todo = [(file, True) for file in (*ALWAYS, *others)]
-    for exercise in exercises:
-        chosen = EXERCISES[exercise]
-        todo += [(file, True) for file in (chosen.file, chosen.tests, *chosen.traced)]
-    needed: dict[str, bool] = {}
+    todo = [*ALWAYS, *others]
+    for name in exercises:
+        todo += [EXERCISES[name].file, EXERCISES[name].tests, *EXERCISES[name].traced]
+    files: dict[str, str] = {}
     while todo:
-        file, is_whole = todo.pop()
-        is_whole = is_whole or not file.endswith("/__init__.py")
-        if needed.get(file, False) or (file in needed and not is_whole):
-            continue
-        needed[file] = is_whole
-        if file.endswith(".py") and is_whole:
-            for module, is_asked in imports_in(file):
-                if imported := file_of(module):
-                    todo.append((imported, is_asked))
-    return dict(sorted(needed.items()))
+        file = todo.pop()
+        if file not in files:
+            files[file] = (ROOT / file).read_text(encoding="utf-8")
+            modules = imports_in(files[file]) if file.endswith(".py") else ()
+            todo += filter(None, map(file_of, modules))
+    for file in list(files):
+        for folder in Path(file).parents:
+            package = (folder / "__init__.py").as_posix()
+            if (ROOT / package).is_file() and package not in files:
+                title = (ROOT / package).read_text(encoding="utf-8").partition("\n")[0]
+                files[package] = title.removesuffix('"""') + '"""\n'
+    return dict(sorted(files.items()))
 
 
-def package_alone(file: str) -> str:
-    """The __init__.py of a package of which only modules are needed: the first line of its text."""
-    text = ast.get_docstring(ast.parse((ROOT / file).read_text(encoding="utf-8"))) or ""
-    return f'"""{text.splitlines()[0]}"""\n' if text else ""
-
-
-def libraries_of(files: Iterable[str]) -> list[str]:
+def libraries_of(files: Mapping[str, str]) -> list[str]:
     """The libraries that some files import, without those that tests only compare with."""
-    libraries = {"pytest"}
-    for file in files:
+    names = {"pytest"}
+    for file, text in files.items():
         if file.endswith(".py"):
-            for module, _ in imports_in(file):
-                if "." not in module and not file_of(module):
-                    libraries.add(module)
-    ours = {name for name in libraries if (ROOT / name).is_dir()}
-    names = libraries - ours - set(sys.stdlib_module_names) - REFERENCES
-    return sorted(PACKAGE_OF.get(name, name) for name in names)
+            names |= {module.partition(".")[0] for module in imports_in(text)}
+    names -= {*sys.stdlib_module_names, *REFERENCES}
+    return sorted(PACKAGE_OF.get(name, name) for name in names if not (ROOT / name).is_dir())
 
 
 # --- pages ----------------------------------------------------------------------------------------
@@ -221,7 +186,7 @@ addopts = "-q --import-mode=importlib -p no:cacheprovider"
 IGNORED = ".venv/\n__pycache__/\n"
 
 
-def pages_of(exercises: Sequence[str], files: Iterable[str]) -> dict[str, str]:
+def pages_of(exercises: Sequence[str], files: Mapping[str, str]) -> dict[str, str]:
     """The files that are written for a hand-out, by name."""
     rows = []
     functions = []
@@ -239,16 +204,3 @@ def pages_of(exercises: Sequence[str], files: Iterable[str]) -> dict[str, str]:
         "requirements.txt": "\n".join(libraries_of(files)) + "\n",
         ".gitignore": IGNORED,
     }
-
-
-def commit(folder: Path) -> None:
-    """Make a git repository with one commit. ValueError where git cannot."""
-    author = ["-c", "user.name=The course", "-c", "user.email=course@localhost"]
-    for command in (
-        ["init", "--quiet", "--initial-branch=main"],
-        ["add", "--all"],
-        [*author, "commit", "--quiet", "--message", "The exercises"],
-    ):
-        result = subprocess.run(["git", *command], cwd=folder, capture_output=True, text=True)
-        if result.returncode:
-            raise ValueError(f"git {command[0]} failed in {folder}: {result.stderr.strip()}")

@@ -404,11 +404,11 @@ def test_a_package_of_which_modules_alone_are_needed_is_its_folder(tmp_path):
 
 def test_imports_that_do_not_run_are_passed_over():
     """The package minbert imports its tokenizer when it is asked for: one test of these asks."""
-    attention = handout.small_handout.needed_files(["attention"])
-    masking = handout.small_handout.needed_files(["masking"])
+    attention = handout.needed_files(["attention"])
+    masking = handout.needed_files(["masking"])
     assert "minbert/tokenizer.py" in masking and "minbert/tokenizer.py" not in attention
     # Of the modules behind the names of minbert, only those that are asked for.
-    optimizer = handout.small_handout.needed_files(["optimizer"])
+    optimizer = handout.needed_files(["optimizer"])
     assert "minbert/__init__.py" in optimizer and "minbert/bert.py" not in optimizer
     # `trace --against` runs the encoder, which the tests of attention do not.
     assert "minbert/bert.py" in attention

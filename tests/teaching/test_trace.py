@@ -144,7 +144,7 @@ def test_a_mistake_is_found_at_its_station(mistake, monkeypatch):
 def test_the_code_in_a_folder(tmp_path, capsys):
     """A student's softmax over the queries, in a hand-out, run in its own process."""
     folder = tmp_path / "course"
-    handout.copy_without_answers(folder, handout.small_handout.needed_files(["attention"]), [])
+    handout.write_files(folder, handout.needed_files(["attention"]))
     file = folder / "minbert" / "attention.py"
     file.write_text(file.read_text().replace("softmax(dim=-1)", "softmax(dim=-2)"))
     assert main(["no charm", "--against", str(folder)]) == 0
@@ -157,8 +157,8 @@ def test_what_is_not_written_yet_is_lent(tmp_path, capsys):
     """With `attention` alone, all stations are passed, and its mistake is found."""
     folder = tmp_path / "course"
     names = ["attention", "layers"]
-    files = handout.small_handout.needed_files(names)
-    handout.copy_without_answers(folder, files, names)
+    handout.write_files(folder, handout.needed_files(names))
+    handout.remove_answers(folder, names)
     file = folder / "minbert" / "attention.py"
     blank = file.read_text()
     answer = released_body((ROOT / "minbert" / "attention.py").read_text(), "attention")
