@@ -198,7 +198,7 @@ CHECKS: dict[str, list[Check]] = {
         TOKENS("half", probability=0.5),
         TOKENS("none", is_weak=True, probability=0.0),
         TOKENS("all", probability=1.0),
-        TOKENS("whole words", judge=judging.judge_words, probability=0.3, whole_words=True),
+        TOKENS("whole words", probability=0.3, whole_words=True),
     ],
     "sentiment_loss": [
         SENTIMENT("values"),

@@ -12,16 +12,15 @@ from typing import Any, NamedTuple
 
 from minbert import fast
 from minbert.commands.files import write_text
+from minbert.commands.hidden import ROOT
 from minbert.reporting.tables import aligned
 from teaching.autograder import write_zip
 from teaching.calls import warm_up
-from teaching.checks import CHECKS
 from teaching.exercises import EXERCISES
 from teaching.grafting import module_of
 from teaching.options import GradeOptions
-from teaching.running import CheckResult, FunctionResult, grade_function
+from teaching.running import FunctionResult, grade_function
 
-ROOT = Path(__file__).resolve().parent.parent
 LONGEST = 1_000_000  # characters of a file that are read
 
 
@@ -53,15 +52,12 @@ def find_file(student: Path, file: str) -> Path | None:
     name = Path(file).name
     if student.is_file():
         return student if student.name == name else None
-    same_name = [
-        path for path in student.rglob(name) if path.is_file() and is_inside(path, student)
-    ]
-    same_end = [path for path in same_name if path.as_posix().endswith(f"/{file}")]
-    same_path = [path for path in same_end if path == student / file]
-    for paths in (same_path, same_end, same_name):
-        if len(paths) == 1:
-            return paths[0]
-    return None
+    paths = [path for path in student.rglob(name) if path.is_file() and is_inside(path, student)]
+    if student / file in paths:
+        return student / file
+    same_end = [path for path in paths if path.as_posix().endswith(f"/{file}")]
+    paths = same_end or paths
+    return paths[0] if len(paths) == 1 else None
 
 
 def is_inside(path: Path, student: Path) -> bool:
@@ -80,9 +76,8 @@ def grade_exercise(student: Path, exercise: str) -> ExerciseResult:
     results = []
     for name in EXERCISES[exercise].to_write:
         if path is None:
-            message = f"{file} is missing, and no single file has its name"
-            missing = [CheckResult(check.name, message) for check in CHECKS[name]]
-            results.append(FunctionResult(name, missing))
+            missing = f"{file} is missing, and no single file has its name"
+            results.append(FunctionResult(name, {"file": missing}))
         else:
             results.append(grade_function(name, clean, text, module_of(file)))
     return ExerciseResult(exercise, results)
@@ -103,11 +98,7 @@ def as_table(results: dict[str, list[ExerciseResult]]) -> str:
     for student, graded in results.items():
         for result in graded:
             for function in result.functions:
-                for message in dict.fromkeys(c.message for c in function.checks if c.message):
-                    names = [c.name for c in function.checks if c.message == message]
-                    is_all = len(names) == len(function.checks)
-                    which = "" if is_all else f" ({', '.join(names)})"
-                    lines.append(f"{student}: {function.function}{which}: {message}")
+                lines += [f"{student}: {function.name}: {text}" for text in function.faults]
     return "\n".join(lines)
 
 
@@ -117,13 +108,12 @@ def as_gradescope(graded: list[ExerciseResult]) -> dict[str, Any]:
     for result in graded:
         most = result.most / len(result.functions)
         for function in result.functions:
-            wrong = [f"{c.name}: {c.message}" for c in function.checks if c.message]
             tests.append(
                 {
-                    "name": f"{result.exercise}: {function.function}",
+                    "name": f"{result.exercise}: {function.name}",
                     "score": round(function.share * most, 3),
                     "max_score": round(most, 3),
-                    "output": "\n".join(wrong) or "all checks passed",
+                    "output": "\n".join(function.faults) or "all checks passed",
                 }
             )
     score = round(sum(result.points for result in graded), 2)

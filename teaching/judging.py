@@ -72,9 +72,10 @@ def first_wrong(conditions: Mapping[str, Any]) -> str:
     return next((words for words, is_wrong in conditions.items() if is_wrong), "")
 
 
-def is_far(count: float, share: float, num_draws: int) -> bool:
-    """Whether a count is more than five standard deviations from that of independent draws."""
-    return bool(abs(count - share * num_draws) > 5 * np.sqrt(share * (1 - share) * num_draws))
+def is_far(holds: Array, share: float, num_deviations: int = 5) -> bool:
+    """Whether a share of draws is more than five standard deviations from the expected one."""
+    deviation = math.sqrt(share * (1 - share) * holds.size)
+    return bool(abs(holds.sum() - share * holds.size) > num_deviations * deviation)
 
 
 def equal_to(tolerance: float) -> Judge:
@@ -155,7 +156,7 @@ def wrong_dropout(numbers: Array, undropped: Array, p: float) -> str:
     is_dropped = np.asarray(numbers) == 0
     if is_dropped.shape != undropped.shape:
         return "dropout changes no shape"
-    if is_far(is_dropped.sum(), p, is_dropped.size):
+    if is_far(is_dropped, p):
         return f"{is_dropped.mean():.2f} of the numbers are dropped, expected {p:.2f}"
     return compare(numbers, np.where(is_dropped, 0.0, undropped / (1 - p)))
 
@@ -246,21 +247,29 @@ def draw_ids(rng: Rng) -> Array:
 
 
 def judge_tokens(case: Case, answer: Answer, right: Right) -> str:
-    """Masked twice with one seed, and then once more."""
+    """Masked twice with one seed, and then once more. With whole_words, pieces of words, too."""
     ids = case.values["input_ids"]
     p = case.values["probability"]
-    is_special = ids == CLS
     for result in answer.output:
         is_pair = isinstance(result, list) and len(result) == 2
         if not is_pair or any(part.shape != ids.shape for part in result):
             return "expected are input_ids and labels, (B, T) each"
     (hidden, labels), (hidden_again, labels_again), (_, later) = answer.output
+    is_special = ids == CLS
     is_chosen = labels != -100
-    num_places = int((~is_special).sum())
-    spread = 5 * math.sqrt(num_places * p * (1 - p))
-    if case.values.get("whole_words"):
-        # The pieces of a word are chosen together.
-        spread *= 2
+    is_masked = hidden == MASK
+    is_kept = hidden == ids
+    is_replaced = is_chosen & ~is_masked & ~is_kept
+    num_chosen = is_chosen.sum()
+    # Neighbours: both replaced, or a word and its next piece.
+    both = is_replaced[:, 1:] & is_replaced[:, :-1]
+    has_words = bool(case.values.get("whole_words"))
+    is_piece = continues(ids)[:, 1:] & has_words
+    pieces = is_piece & is_chosen[:, 1:]
+    is_cut = is_chosen[:, 1:] != is_chosen[:, :-1]
+    is_repeated = hidden[:, 1:] == hidden[:, :-1]
+    is_masked_alike = is_masked[:, 1:] == is_masked[:, :-1]
+    # One random token in a hundred is [MASK], and one is what stood there.
     return first_wrong(
         {
             "the same state of torch's generator gives other masks": (
@@ -271,62 +280,29 @@ def judge_tokens(case: Case, answer: Answer, right: Right) -> str:
             ),
             "a special token was chosen": (is_chosen & is_special).any(),
             "a label is the token that stood there": (labels != ids)[is_chosen].any(),
-            "a token changed that was not chosen": (hidden != ids)[~is_chosen].any(),
-            f"{is_chosen.sum()} of {num_places} tokens were chosen, p is {p:.2f}": (
-                abs(is_chosen.sum() - p * num_places) > spread
+            "a token changed that was not chosen": (~is_kept & ~is_chosen).any(),
+            "a word is chosen whole or not at all": is_cut[is_piece].any(),
+            # The pieces of a word are chosen together.
+            f"{num_chosen} of {(~is_special).sum()} tokens were chosen, p is {p:.2f}": (
+                is_far(is_chosen[~is_special], p, 10 if has_words else 5)
             ),
-        }
-    ) or (wrong_fates(ids, hidden, is_chosen, p) if p else "")
-
-
-def wrong_fates(ids: Array, hidden: Array, is_chosen: Array, p: float) -> str:
-    """What is wrong with the tokens in place of the chosen ones: five standard deviations."""
-    num_chosen = int(is_chosen.sum())
-    num_masks = int((is_chosen & (hidden == MASK)).sum())
-    num_kept = int((is_chosen & (hidden == ids)).sum())
-    is_replaced = is_chosen & (hidden != MASK) & (hidden != ids)
-    replaced = hidden[is_replaced].tolist()
-    both = is_replaced[:, 1:] & is_replaced[:, :-1]
-    is_repeated = hidden[:, 1:] == hidden[:, :-1]
-    # One random token in a hundred is [MASK], and one is what stood there.
-    return first_wrong(
-        {
-            f"{num_masks} of {num_chosen} chosen tokens are [MASK], expected 80%": is_far(
-                num_masks, 0.801, num_chosen
+            f"{(is_chosen & is_masked).sum()} of {num_chosen} chosen tokens are [MASK], not 80%": (
+                is_far(is_masked[is_chosen], 0.801)
             ),
-            f"{num_kept} of {num_chosen} chosen tokens are as before, expected 10%": is_far(
-                num_kept, 0.101, num_chosen
-            ),
-            "random tokens come from the whole vocabulary": (
-                len(set(replaced)) < min(60, len(replaced) // 4)
+            f"{(is_chosen & is_kept).sum()} of {num_chosen} chosen tokens are as before, not 10%": (
+                is_far(is_kept[is_chosen], 0.101)
             ),
             # Of 960 tokens. That none of 100 ids is missing fails once in 8,000 draws of right
             # code.
             "random tokens come from the whole vocabulary, 0 to vocab_size - 1": (
-                p == 1 and not {0, 99} <= set(replaced)
+                p == 1 and not {0, 99} <= set(hidden[is_replaced])
             ),
-            "each place draws its own random token": (p == 1 and is_repeated[both].mean() > 0.5),
-        }
-    )
-
-
-def judge_words(case: Case, answer: Answer, right: Right) -> str:
-    """As judge_tokens, and the pieces of a word share their fate."""
-    wrong = judge_tokens(case, answer, right)
-    if wrong:
-        return wrong
-    hidden, labels = answer.output[0]
-    is_chosen = labels != -100
-    is_piece = continues(case.values["input_ids"])[:, 1:]
-    is_hidden = (hidden == MASK)[:, 1:] == (hidden == MASK)[:, :-1]
-    return first_wrong(
-        {
-            "a word is chosen whole or not at all": (
-                (is_chosen[:, 1:] != is_chosen[:, :-1])[is_piece].any()
+            "each place draws its own random token": (
+                p == 1 and is_repeated[both].sum() > 0.5 * both.sum()
             ),
             # Of more than 1,000 pairs, two of three are equal where each is drawn by itself.
             "each piece of a word draws its own replacement": (
-                is_hidden[is_piece & is_chosen[:, 1:]].mean() > 0.85
+                has_words and is_masked_alike[pieces].sum() > 0.85 * pieces.sum()
             ),
         }
     )
@@ -387,7 +363,7 @@ def judge_joint(case: Case, answer: Answer, right: Right) -> str:
 def judge_mt_dnn(case: Case, answer: Answer, right: Right) -> str:
     """The right number of each task's batches, none of them twice, and evenly shuffled."""
     counts = Counter(step[0][0] for step in right(num_calls=1).output[0][0])
-    firsts: Counter[str] = Counter()
+    firsts = []
     for steps, asked in answer.output:
         if any(len(step) != 1 for step in steps):
             return "expected is one batch in each step"
@@ -396,9 +372,9 @@ def judge_mt_dnn(case: Case, answer: Answer, right: Right) -> str:
             batches.subtract(str([task, batch]) for batch in asked[task])
         if Counter(step[0][0] for step in steps) != counts or max(batches.values()) > 0:
             return "expected are the batches of each pass, each once"
-        firsts[steps[0][0][0]] += 1
+        firsts.append(steps[0][0][0])
     for task, count in counts.items():
-        if is_far(firsts[task], count / counts.total(), len(answer.output)):
+        if is_far(np.array(firsts) == task, count / counts.total()):
             return "each batch must be as likely as another to come first"
     return ""
 

@@ -27,23 +27,26 @@ MEMORY = 2 * 1024**3  # bytes beside those that Python and torch take
 LONGEST = 64 * 1024**2  # bytes of an answer
 
 
-class CheckResult(NamedTuple):
-    """The result of one check."""
-
-    name: str
-    message: str  # "" where it passed
-
-
 class FunctionResult(NamedTuple):
     """The result of all checks of a function."""
 
-    function: str
-    checks: list[CheckResult]
+    name: str
+    checks: dict[str, str]  # what is wrong by the name of a check, "" where it passed
 
     @property
     def share(self) -> float:
         """The share of the checks that passed."""
-        return sum(not check.message for check in self.checks) / len(self.checks)
+        return sum(not message for message in self.checks.values()) / len(self.checks)
+
+    @property
+    def faults(self) -> list[str]:
+        """What is wrong, each with the checks that say so."""
+        faults = []
+        for message in dict.fromkeys(filter(None, self.checks.values())):
+            names = [name for name, said in self.checks.items() if said == message]
+            which = "" if len(names) == len(self.checks) else f"{', '.join(names)}: "
+            faults.append(which + message)
+        return faults
 
 
 def grade_function(name: str, clean: str, student: str, module: ModuleType) -> FunctionResult:
@@ -70,14 +73,14 @@ def grade_function(name: str, clean: str, student: str, module: ModuleType) -> F
             send(answer(made.function, case).encode())
 
     lines, ending = run_in_child(work, WAIT * SECONDS, LONGEST)
-    results: list[CheckResult] = []
+    results: dict[str, str] = {}
     for number, (check, case) in enumerate(zip(checks, cases, strict=True)):
-        message = (
-            judge(name, check, case, lines[number].decode()) if number < len(lines) else ending
-        )
-        if check.is_weak and results[0].message:
+        message = ending
+        if number < len(lines):
+            message = judge(name, check, case, lines[number].decode())
+        if check.is_weak and results[checks[0].name]:
             message = message or f"counts only where '{checks[0].name}' passes"
-        results.append(CheckResult(check.name, message))
+        results[check.name] = message
     return FunctionResult(name, results)
 
 
