@@ -52,12 +52,12 @@ def hand_out(folder: Path, exercises: Sequence[str], whole: bool) -> None:
 
     whole: all that git tracks. Otherwise what the exercises need, as a repository of one commit.
     """
+    names = [name for name in tracked() if not name.startswith(LEFT_OUT)]
     with reserved(folder), new_folder(folder) as beside:
         if whole:
-            for name in tracked():
-                if not name.startswith(LEFT_OUT):
-                    (beside / name).parent.mkdir(parents=True, exist_ok=True)
-                    shutil.copy2(ROOT / name, beside / name)
+            for name in names:
+                (beside / name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(ROOT / name, beside / name)
             remove_answers(beside, exercises)
             return
         files = needed_files(exercises)
