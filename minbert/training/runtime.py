@@ -27,7 +27,6 @@ GPUS = {"cuda": torch.cuda, "mps": torch.mps}
 # How many compiled kernels oneDNN and ideep keep, as environment variables.
 KERNEL_CACHES = ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY")
 MAX_KERNELS = 64
-MAX_TILE_KERNELS = 512  # of a processor with AMX, which multiplies tiles of matrices
 RECOMPILE_LIMIT = 64
 
 NO_BF16 = "this processor has no fast bf16 matrix product"
@@ -83,17 +82,14 @@ def settle_memory() -> None:
     oneDNN computes torch's matrix products on CPU. It compiles a kernel for each shape,
     and keeps 1,024 of them by default. ideep, between torch and oneDNN, keeps 1,024 of its own.
     Batches have many lengths, so memory would grow for as long as new lengths come. To compile a
-    kernel again that is not among the last 64 costs nothing that can be measured on most
-    processors. With AMX instructions it takes milliseconds, often longer than the product itself,
-    so 512 are kept there (tools/benchmarks/compiled_kernels.py). What the environment already sets
-    stays as it is.
+    kernel again that is not among the last 64 costs nothing that can be measured. What the
+    environment already sets stays as it is.
 
     TooSmallLimit where the process may have less memory than any work takes.
     """
     check_limit(torch.get_num_threads())
-    num_kernels = MAX_TILE_KERNELS if has_tiles() else MAX_KERNELS
     for cache in KERNEL_CACHES:
-        os.environ.setdefault(cache, str(num_kernels))
+        os.environ.setdefault(cache, str(MAX_KERNELS))
     with suppress(AttributeError, OSError, TypeError):
         mallopt = ctypes.CDLL(None).mallopt
         mallopt(M_MMAP_MAX, 0)  # no separate mappings, whatever the size
@@ -215,11 +211,6 @@ def is_native(precision: str, device: torch.device) -> bool:
         return False
     features = torch.cpu.get_capabilities()
     return bool(features.get("amx_bf16") or features.get("avx512_bf16"))
-
-
-def has_tiles() -> bool:
-    """Whether the processor multiplies tiles of bf16 matrices (AMX)."""
-    return can_tell() and bool(torch.cpu.get_capabilities().get("amx_bf16"))
 
 
 def can_tell() -> bool:

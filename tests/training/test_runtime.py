@@ -146,15 +146,11 @@ def test_autocast_lowers_products_only():
 
 
 @pytest.mark.parametrize("cache", runtime.KERNEL_CACHES)
-@pytest.mark.parametrize(("features", "number"), [({}, "64"), ({"amx_bf16": True}, "512")])
-def test_few_kernels_are_kept_unless_the_environment_says_otherwise(
-    monkeypatch, cache, features, number
-):
-    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: features, raising=False)
+def test_few_kernels_are_kept_unless_the_environment_says_otherwise(monkeypatch, cache):
     monkeypatch.setenv(cache, "")
     monkeypatch.delenv(cache)
     runtime.settle_memory()
-    assert os.environ[cache] == number
+    assert os.environ[cache] == "64"
     monkeypatch.setenv(cache, "7")
     runtime.settle_memory()
     assert os.environ[cache] == "7"
@@ -181,12 +177,12 @@ print(used[-1] - used[-70])
 
 
 def test_memory_does_not_grow_with_the_shapes_that_a_run_meets():
-    """Of 140 shapes the last 70 may take no more memory. A kept kernel takes .3 MB or more."""
+    """Of 140 shapes the last 70 may take no more memory. A kept kernel takes .3 MB."""
     if not hasattr(ctypes.CDLL(None), "mallinfo2"):
         pytest.skip("needs glibc 2.33 or newer, which tells how much memory is in use")
     environment = dict(os.environ)
     for name in runtime.KERNEL_CACHES:
-        environment[name] = str(runtime.MAX_KERNELS)
+        environment.pop(name, None)
     command = [sys.executable, "-c", MANY_SHAPES]
     result = subprocess.run(
         command, env=environment, capture_output=True, text=True, cwd=ROOT, check=True

@@ -32,7 +32,6 @@ The files in reading order:
     busy_machine.py         Command: a training step beside other programs.
     large.py                Command: memory and time of large inputs and of two processes.
     default_job.py          Command: time and memory of the default job.
-    compiled_kernels.py     Command: the default job, with few and many compiled kernels kept.
     phases.py               Command: the CPU seconds of each phase of the default job.
     profiles.py             Command: the operations that take the time.
     scaling.py              Command: how cost grows with rows, length, batch, tasks and parameters.

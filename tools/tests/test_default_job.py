@@ -1,9 +1,8 @@
-"""tools/benchmarks/default_job.py and compiled_kernels.py: the command of the README."""
+"""tools/benchmarks/default_job.py: the command of the README, alone and beside a busy program."""
 
 from __future__ import annotations
 
 import json
-import os
 import sys
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,9 +12,8 @@ import pytest
 
 from command_line.parser import parse
 from experiments.records import read_records
-from minbert.training import runtime
-from tools.benchmarks import compiled_kernels, default_job
-from tools.benchmarks.default_job import RUN_MULTITASK, Finished, main, measure
+from tools.benchmarks import default_job
+from tools.benchmarks.default_job import RUN_MULTITASK, main, measure
 from tools.tables.answers import main_results
 from tools.tables.generic import make_table
 
@@ -86,25 +84,3 @@ def test_the_table_and_the_first_page_have_the_newest_record(commands, record_fi
     assert "the default job with tiny cost?](cost.md) | 90 seconds on 2 threads, 0.9 GB |" in (
         main_results()
     )
-
-
-def test_each_run_keeps_its_number_of_kernels_in_both_caches(record_files, monkeypatch):
-    path = record_files / "compiled-kernels.jsonl"
-    monkeypatch.setattr(compiled_kernels, "COMPILED_KERNELS", path)
-
-    def train(output_dir, model, flags):
-        numbers = {os.environ[cache] for cache in runtime.KERNEL_CACHES}
-        assert len(numbers) == 1
-        run = {
-            "actual": {"peak_memory": 9.1e8},
-            "machine": {"threads": 2},
-            "files": {"a.csv": "0" * 64},
-        }
-        return Finished(float(numbers.pop()), run)
-
-    monkeypatch.setattr(compiled_kernels, "train", train)
-    before = dict(os.environ)
-    compiled_kernels.main(["--model", "tiny", "--record"])
-    assert dict(os.environ) == before
-    table = make_table("compiled-kernels")
-    assert "| tiny | 64 | 64 | 0.91 |\n| tiny | 512 | 512 | 0.91 |" in table
