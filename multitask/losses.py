@@ -25,7 +25,7 @@ def sentiment_loss(logits: Tensor, labels: Tensor, weights: Tensor | None = None
 
     Returns a float32 scalar >= 0. For equal logits it is log 5 = 1.609. Raises IndexError or
     RuntimeError (from PyTorch) for a label outside 0 to C - 1. PyTorch's function leaves out rows
-    labelled -100, but no task has that label, and what it costs is free. Compare with
+    labelled -100. No task has that label, so any result for it is right. Compare with
     torch.nn.CrossEntropyLoss.
     """
     if weights is not None:

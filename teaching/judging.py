@@ -73,7 +73,7 @@ def first_wrong(conditions: Mapping[str, Any]) -> str:
 
 
 def is_far(holds: Array, share: float, num_deviations: int = 5) -> bool:
-    """Whether a share of draws is more than five standard deviations from the expected one."""
+    """Whether a share of draws is too many standard deviations from the expected one."""
     deviation = math.sqrt(share * (1 - share) * holds.size)
     return bool(abs(holds.sum() - share * holds.size) > num_deviations * deviation)
 

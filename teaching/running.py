@@ -43,7 +43,7 @@ class FunctionResult(NamedTuple):
         """What is wrong, each with the checks that say so."""
         faults = []
         for message in dict.fromkeys(filter(None, self.checks.values())):
-            names = [name for name, said in self.checks.items() if said == message]
+            names = [name for name, text in self.checks.items() if text == message]
             which = "" if len(names) == len(self.checks) else f"{', '.join(names)}: "
             faults.append(which + message)
         return faults

@@ -162,7 +162,7 @@ class Recorder(TorchFunctionMode):
     def watched(self, original: Callable[..., Tensor]) -> Callable[..., Tensor]:
         """The function `attention`, whose weights and mask are kept however it computes them."""
 
-        def watched(*arguments: Any, **options: Any) -> Tensor:
+        def attend(*arguments: Any, **options: Any) -> Tensor:
             passed = inspect.signature(original).bind(*arguments, **options)
             passed.apply_defaults()
             query, key, value, bias, _, is_training, *_ = passed.arguments.values()
@@ -177,7 +177,7 @@ class Recorder(TorchFunctionMode):
             self.tensors[f"{self.layer} attention"] = weights.detach().clone()
             return output
 
-        return watched
+        return attend
 
 
 def record(model: BertModel, batch: Mapping[str, Tensor]) -> Recorder:

@@ -7,7 +7,7 @@ import shutil
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from itertools import islice
@@ -193,16 +193,11 @@ def rehearse(job: Job, update: list[Part]) -> None:
     job.optimizer.step()
 
 
-def matrix_product_limit(
-    device: torch.device,
-    precision: str,
-    num_timed: int = 10,
-    clock: Callable[[], float] = time.perf_counter,
-) -> float:
+def matrix_product_limit(device: torch.device, precision: str, num_timed: int = 10) -> float:
     """FLOP/s that one process reaches in square matrix products, the best of `num_timed`.
 
     precision: "fp32", "bf16" or "fp32-onednn". Compare a training step with it: 6 FLOPs for each
-    weight of a layer and each token, 2 forward and 4 backward. clock: seconds, as it reads them.
+    weight of a layer and each token, 2 forward and 4 backward.
     """
     dtype = torch.bfloat16 if precision == "bf16" else torch.float32
     size, number = PRODUCTS[device.type]
@@ -210,11 +205,11 @@ def matrix_product_limit(
     multiply = linear.product if precision == FP32_ONEDNN else torch.matmul
     seconds = []
     for _ in range(num_timed + 1):
-        started = clock()
+        started = time.perf_counter()
         for _ in range(number):
             product = multiply(matrix, matrix)
         product[0, 0].item()  # waits for a GPU
-        seconds.append(clock() - started)
+        seconds.append(time.perf_counter() - started)
     fastest = min(seconds[1:])  # the first one warms up
     return 2 * size**3 * number / fastest
 

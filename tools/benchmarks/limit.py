@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import torch
@@ -21,7 +20,7 @@ INT8 = "int8"
 NUM_TIMED = 10
 
 
-def int8_limit(clock: Callable[[], float] = time.perf_counter) -> float:
+def int8_limit() -> float:
     """Return the operations per second that a large int8 layer reaches, the best of some.
 
     The layer is that of runtime.quantised. So the time includes the rounding of its inputs.
@@ -33,31 +32,28 @@ def int8_limit(clock: Callable[[], float] = time.perf_counter) -> float:
     seconds = []
     with torch.no_grad():
         for _ in range(NUM_TIMED + 1):
-            started = clock()
+            started = time.perf_counter()
             layer(rows)
-            seconds.append(clock() - started)
+            seconds.append(time.perf_counter() - started)
     # The first one warms up.
     return 2 * size**3 / min(seconds[1:])
 
 
 @dataclass
 class Limit:
-    """The machine's limit, measured between rounds, while no side works. clock: its seconds."""
+    """The machine's limit, measured between rounds, while no side works."""
 
     precision: str
     device: torch.device = DEVICE
-    clock: Callable[[], float] = time.perf_counter
     measurements: list[float] = field(default_factory=list)
 
     def measure(self) -> None:
         """Measure once more."""
         # A machine that slows down for a while reaches less here, too.
         if self.precision == INT8:
-            limit = int8_limit(self.clock)
+            limit = int8_limit()
         else:
-            limit = cost_estimate.matrix_product_limit(
-                self.device, self.precision, clock=self.clock
-            )
+            limit = cost_estimate.matrix_product_limit(self.device, self.precision)
         self.measurements.append(limit)
 
     @property

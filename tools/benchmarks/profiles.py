@@ -144,9 +144,8 @@ class OperationClock(TorchDispatchMode):
     not have that.
     """
 
-    def __init__(self, clock: Callable[[], float]) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self.clock = clock
         self.seconds: Counter[str] = Counter()
         self.products: Counter[Product] = Counter()
         self.flops = 0
@@ -157,9 +156,9 @@ class OperationClock(TorchDispatchMode):
         """Run an operation and note its seconds."""
         # The time of the operation alone: what we note falls between operations.
         keywords = kwargs or {}
-        started = self.clock()
+        started = time.perf_counter()
         result = operation(*args, **keywords)
-        seconds = self.clock() - started
+        seconds = time.perf_counter() - started
         name = operation.overloadpacket.__name__
         self.seconds[name] += seconds  # type: ignore[assignment]
         if name in PRODUCTS:
@@ -169,28 +168,26 @@ class OperationClock(TorchDispatchMode):
         return result
 
 
-def profile(
-    side: ProfiledSide, sizes: set[int], clock: Callable[[], float] = time.perf_counter
-) -> Profile:
+def profile(side: ProfiledSide, sizes: set[int]) -> Profile:
     """Return seconds by operation of all parts, and FLOPs and seconds of the matrix products.
 
-    sizes: of the layers, by which the shapes of products are named. clock: of the seconds.
+    sizes: of the layers, by which the shapes of products are named.
     """
     # The first pass warms up: batches of all shapes, and the imports of torch for a dispatch mode.
     for _ in range(2):
-        operations = OperationClock(clock)
-        started = clock()
-        with operations:
+        clock = OperationClock()
+        started = time.perf_counter()
+        with clock:
             for part in range(side.num_parts):
                 side.run_part(part)
-        total = clock() - started
+        total = time.perf_counter() - started
     return {
-        "seconds": dict(operations.seconds.most_common()),
+        "seconds": dict(clock.seconds.most_common()),
         "total": total,
-        "flops": operations.flops,
-        "products": sum(operations.seconds[name] for name in PRODUCTS),
-        "shapes": most_costly_shapes(operations.products, total, sizes),
-        "between": total - operations.seconds.total(),
+        "flops": clock.flops,
+        "products": sum(clock.seconds[name] for name in PRODUCTS),
+        "shapes": most_costly_shapes(clock.products, total, sizes),
+        "between": total - clock.seconds.total(),
     }
 
 
@@ -298,11 +295,6 @@ def build_parser() -> Parser:
         default="auto",
         help="of our side; auto: as a run on this machine; int8: of inference (%(default)s)",
     )
-    parser.add_argument(
-        "--cpu-seconds",
-        action="store_true",
-        help="count the CPU seconds of one thread, where other programs use the machine",
-    )
     parser.add_argument("--record", action="store_true", help=HELP)
     return parser
 
@@ -329,10 +321,6 @@ def main(argv: Sequence[str] | None = None) -> None:
     arguments = parser.parse_args(argv)
     if arguments.precision == INT8 and arguments.name != "inference":
         parser.error(f"int8 is a precision of inference, and not of {arguments.name}.")
-    clock = time.perf_counter
-    if arguments.cpu_seconds:
-        arguments.threads = 1
-        clock = time.process_time
     torch.set_num_threads(arguments.threads)
     runtime.settle_memory()
     with tempfile.TemporaryDirectory() as folder:
@@ -349,11 +337,11 @@ def main(argv: Sequence[str] | None = None) -> None:
         config = BertConfig.from_pretrained(settings.model)
         sizes = {config.hidden_size, config.intermediate_size}
         sides = SIDES[arguments.name](settings, arguments.parts)
-        limits = Limit(settings.precision, clock=clock)
+        limits = Limit(settings.precision)
         limits.measure()
         profiles = {}
         for name, side in sides.items():
-            profiles[name] = profile(side, sizes, clock)
+            profiles[name] = profile(side, sizes)
             limits.measure()
 
     limit = limits.median

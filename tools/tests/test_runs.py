@@ -35,9 +35,9 @@ def measured_limits(monkeypatch):
     precisions = []
     measure = cost_estimate.matrix_product_limit
 
-    def note_and_measure(device, precision, clock):
+    def note_and_measure(device, precision):
         precisions.append(precision)
-        return measure(device, precision, clock=clock)
+        return measure(device, precision)
 
     monkeypatch.setattr(cost_estimate, "matrix_product_limit", note_and_measure)
     return precisions
