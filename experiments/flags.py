@@ -1,9 +1,10 @@
-"""The flags of --with as option values, and when two values mean the same."""
+"""The flags of --with as option values, and when two values or two runs mean the same."""
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from minbert.commands.plugins import paths_in
@@ -65,3 +66,21 @@ def has_raised_epochs(stored: Mapping[str, Any], name: str, asked: object) -> bo
     if name != "epochs" or not stored.get("least_steps") or not isinstance(least, float):
         return False
     return bool(stored[name] >= least)
+
+
+def differing_option(
+    stored: Mapping[str, Any], asked: Mapping[str, Any], free: Collection[str]
+) -> str | None:
+    """Return the name of the first option that a run has with another value than is asked for.
+
+    None where there is none.
+
+    stored: the options of the run, as its JSON file holds them. asked: values of options.
+    free: the options in which the two may differ.
+    """
+    # As they would be stored: JSON has no tuples and no paths.
+    values = json.loads(json.dumps(dict(asked), default=str))
+    for name, value in values.items():
+        if name not in free and stored.get(name) != value:
+            return name
+    return None

@@ -28,7 +28,7 @@ from experiments.calibration import (
     coverages,
     quality_of,
 )
-from experiments.flags import has_raised_epochs
+from experiments.flags import differing_option, has_raised_epochs
 from experiments.records import split_command
 from experiments.run_files import read_json
 from experiments.series import command_of as command_to_finish
@@ -150,16 +150,15 @@ def check_same_options(folder: Path, values: Mapping[str, Any]) -> None:
     if not path.is_file():
         return
     stored = read_json(path, "options")["options"]
-    for name, value in values.items():
-        expected = list(value) if isinstance(value, tuple) else value
-        # Fewer rows get more epochs, so those of the whole run are only the least ones.
-        if has_raised_epochs(stored, name, value):
-            continue
-        if name not in FREE_OPTIONS and expected != AUTO and stored.get(name) != expected:
-            raise ValueError(
-                f"{folder} holds a run with --{name} {stored.get(name)}, and not {expected}. Move "
-                "it, or give another --out."
-            )
+    # "auto" was replaced when the run began. Fewer rows get more epochs than were asked for.
+    free = {name for name in values if values[name] == AUTO}
+    free |= {name for name in values if has_raised_epochs(stored, name, values[name])}
+    name = differing_option(stored, values, free | FREE_OPTIONS)
+    if name is not None:
+        raise ValueError(
+            f"{folder} holds a run with --{name} {stored.get(name)}, and not {values[name]}. Move "
+            "it, or give another --out."
+        )
 
 
 # --- cross-validation -----------------------------------------------------------------------------

@@ -13,7 +13,6 @@ It writes this table to OUT/papers.md.
 from __future__ import annotations
 
 import itertools
-import json
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
@@ -26,6 +25,7 @@ from typing import Any, NamedTuple
 from contrastive.train.parser import new_run
 from data.options import SAMPLE
 from data.senteval import sts_files, task_files
+from experiments.flags import differing_option
 from experiments.paper_recipes import (
     AVERAGE,
     PEARSON,
@@ -279,10 +279,9 @@ def train_command(job: Job, options: PapersOptions) -> list[str] | None:
     if not (job.folder / "options.json").is_file():
         return [*start, *words]
     stored = read_json(job.folder / "options.json")["options"]
-    asked = json.loads(json.dumps(new_run(words).stored()))
-    differing = [name for name in asked if name != "out" and stored.get(name) != asked[name]]
-    if differing:
-        name = differing[0]
+    asked = new_run(words).stored()
+    name = differing_option(stored, asked, free={"out"})
+    if name is not None:
         raise ValueError(
             f"{job.folder} was trained with {name} {stored.get(name)}, and this command asks for "
             f"{asked[name]}. Pass another --out, or the same flags."
