@@ -57,9 +57,9 @@ def tension_plan(
         first[:, 1:] = torch.randint(num_sentences, shape, generator=generator)
 
     # A number from 0 to N - 2, plus 1 from the first sentence's number on, is any other number.
-    others = torch.randint(num_sentences - 1, shape, generator=generator)  # (N, K)
+    drawn = torch.randint(num_sentences - 1, shape, generator=generator)  # (N, K)
     second = first.clone()  # (N, 1 + K)
-    second[:, 1:] = others + (others >= first[:, 1:])
+    second[:, 1:] = drawn + (drawn >= first[:, 1:])
 
     num_positives = batch_size // group_size
     steps: list[Step] = []

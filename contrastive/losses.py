@@ -44,23 +44,23 @@ def score_dtype(first: Tensor, second: Tensor) -> torch.dtype:
     return torch.float64 if is_double else torch.float32
 
 
-def similarities(anchors: Tensor, others: Tensor, similarity: Similarity = "cos") -> Tensor:
+def similarities(anchors: Tensor, candidates: Tensor, similarity: Similarity = "cos") -> Tensor:
     """Cosines, or dot products, of every anchor with every other vector.
 
-    anchors (B, H); others (C, H). Returns (B, C); cosines lie in [-1, 1].
+    anchors (B, H); candidates (C, H). Returns (B, C); cosines lie in [-1, 1].
     """
     if similarity not in ("cos", "dot"):
         raise ValueError(f"similarity is '{similarity}'; it must be cos or dot.")
-    dtype = score_dtype(anchors, others)
+    dtype = score_dtype(anchors, candidates)
     anchors = anchors.to(dtype)
-    others = others.to(dtype)
+    candidates = candidates.to(dtype)
 
     if similarity == "cos":
         anchors = F.normalize(anchors, dim=-1)
-        others = F.normalize(others, dim=-1)
+        candidates = F.normalize(candidates, dim=-1)
     # Autocast would compute the product in bfloat16.
     with torch.autocast(anchors.device.type, enabled=False):
-        return anchors @ others.T  # (B, C)
+        return anchors @ candidates.T  # (B, C)
 
 
 def diagonal_mask(size: int, device: torch.device) -> Tensor:
@@ -257,9 +257,9 @@ def signed_softmax(
     together. same: (B, B) bool, as in `bsc`. Returns a scalar. Compare with `bsc` over rows only,
     where the other pairs have no term.
     """
-    others = (labels <= 0).to(labels.dtype)
+    is_negative = (labels <= 0).to(labels.dtype)
     minimised = bsc(first, second, temperature, symmetric=False, labels=labels, same=same)
-    maximised = bsc(first, second, temperature, symmetric=False, labels=others, same=same)
+    maximised = bsc(first, second, temperature, symmetric=False, labels=is_negative, same=same)
     return minimised - maximised
 
 

@@ -162,8 +162,8 @@ class Method(nn.Module, ABC):
         is_positive = torch.ones(num_groups).bool()  # (B,)
         if batch.labels is not None:
             is_positive = batch.labels > POSITIVE_ABOVE
-        others = torch.cat(negative_ids) if negative_ids else None  # (K B, T)
-        masked = no_negatives(first_ids, second_ids, is_positive, others)  # (B, (1 + K) B)
+        hard_ids = torch.cat(negative_ids) if negative_ids else None  # (K B, T)
+        masked = no_negatives(first_ids, second_ids, is_positive, hard_ids)  # (B, (1 + K) B)
 
         anchors, positives, *negatives = self.projected(batch).split(num_groups)  # (B, P) each
         return Vectors(

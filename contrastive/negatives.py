@@ -14,14 +14,14 @@ from scipy.sparse.csgraph import connected_components
 from torch import Tensor
 
 
-def same_text(input_ids: Tensor, others: Tensor) -> Tensor:
+def same_text(input_ids: Tensor, other_ids: Tensor) -> Tensor:
     """Which rows hold the same text: token ids (B, T), (C, T) of one batch -> (B, C) bool."""
-    is_equal = input_ids.unsqueeze(1) == others.unsqueeze(0)  # (B, C, T)
+    is_equal = input_ids.unsqueeze(1) == other_ids.unsqueeze(0)  # (B, C, T)
     return is_equal.all(dim=-1)  # (B, C)
 
 
 def no_negatives(
-    first: Tensor, second: Tensor, is_positive: Tensor, others: Tensor | None = None
+    first: Tensor, second: Tensor, is_positive: Tensor, hard: Tensor | None = None
 ) -> Tensor:
     """Which first sentence i and second sentence j of a batch of pairs must not be pushed apart.
 
@@ -29,11 +29,11 @@ def no_negatives(
     texts. If a-b and b-c belong together, so do a and c. A labelled negative stays a negative.
 
     first, second: (B, T) token ids. is_positive: (B,) bool, whether a pair belongs together.
-    others: (K B, T), hard negatives, K of each first sentence. They are K B more columns.
+    hard: (K B, T), hard negatives, K of each first sentence. They are K B more columns.
 
-    Returns (B, B) bool, with others (B, (1 + K) B).
+    Returns (B, B) bool, with hard (B, (1 + K) B).
     """
-    sides = [first, second] if others is None else [first, second, others]
+    sides = [first, second] if hard is None else [first, second, hard]
     rows = torch.cat(sides).cpu()  # (R, T) with R = (2 + K) B
 
     # The texts are the nodes of a graph, and the positive pairs are its edges.

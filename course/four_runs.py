@@ -193,15 +193,15 @@ def finish(run: Run, data_dir: str, flags: Sequence[str], log: Callable[[str], N
 def run_flags(run: Run, data_dir: str, flags: Sequence[str]) -> list[str]:
     """The command line of one run. The user's flags come last, so they win."""
     where = ["--output-dir", str(run.folder.parent), "--name", run.folder.name]
-    what = ["--tasks", run.task, "--option", run.mode, "--data-dir", data_dir]
+    words = ["--tasks", run.task, "--option", run.mode, "--data-dir", data_dir]
     chosen = parse_flags(flags)
     values = dict(COURSE_FLAGS)
     if "max_length" not in chosen:
         values["max_length"] = str(usual_length(chosen.get("model", EncoderOptions().model)))
     for name, value in values.items():
         if name not in chosen:
-            what += [f"--{name}", value]
-    return [*what, *where, *flags]
+            words += [f"--{name}", value]
+    return [*words, *where, *flags]
 
 
 def usual_length(model: str) -> int:

@@ -225,11 +225,11 @@ class TaskTraining:
 
 def with_companion(steps: list[Step]) -> list[Step]:
     """Each step, and after it the same batches for the contrastive loss ([GEN] section 4.2)."""
-    both = []
+    with_fusion = []
     for step in steps:
-        both.append(step)
-        both.append([TaskBatch(FUSION_PREFIX + batch.task, batch.rows) for batch in step])
-    return both
+        with_fusion.append(step)
+        with_fusion.append([TaskBatch(FUSION_PREFIX + batch.task, batch.rows) for batch in step])
+    return with_fusion
 
 
 def build_optimizer(

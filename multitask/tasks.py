@@ -77,18 +77,18 @@ def as_number(outputs: np.ndarray) -> np.ndarray:
     return finite(outputs, "predictions").astype(np.float32)
 
 
-def finite(values: np.ndarray, what: Scored) -> np.ndarray:
+def finite(values: np.ndarray, kind: Scored) -> np.ndarray:
     """The values themselves. Raises ValueError with the first row that is not finite.
 
-    values: (N,) or (N, C). what: they are, for the message.
+    values: (N,) or (N, C). kind: of the values, for the message.
     """
     is_finite = np.isfinite(values)
     if is_finite.all():
         return values
     row = int(np.argwhere(~is_finite)[0][0])
     raise ValueError(
-        f"the {what} hold numbers that are not finite, the first in row {row}: {values[row]}. "
-        f"{REMEDIES[what]}"
+        f"the {kind} hold numbers that are not finite, the first in row {row}: {values[row]}. "
+        f"{REMEDIES[kind]}"
     )
 
 

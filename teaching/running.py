@@ -44,8 +44,8 @@ class FunctionResult(NamedTuple):
         faults = []
         for message in dict.fromkeys(filter(None, self.checks.values())):
             names = [name for name, text in self.checks.items() if text == message]
-            which = "" if len(names) == len(self.checks) else f"{', '.join(names)}: "
-            faults.append(which + message)
+            prefix = "" if len(names) == len(self.checks) else f"{', '.join(names)}: "
+            faults.append(prefix + message)
         return faults
 
 

@@ -168,12 +168,12 @@ def read_word_vectors(path: str | Path, texts: Iterable[str]) -> WordVectors:
             "that line."
         )
     notes = [f"{path}: {num_lines:,} words of {shape.size} numbers, {len(vectors):,} of them kept"]
-    for count, what in (
+    for count, kind in (
         (num_repeated, "lines that repeat a word (its first vector counts)"),
         (num_spaced, "words with spaces, which match no word of a sentence"),
         (num_foreign, "words that are no UTF-8 and match none"),
     ):
-        notes += [f"{what}: {count:,}"] if count else []
+        notes += [f"{kind}: {count:,}"] if count else []
     if not vectors:
         raise ValueError(
             f"{'; '.join(notes)}. No word occurs in the measured sentences. Pass word vectors of "

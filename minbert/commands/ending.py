@@ -83,10 +83,10 @@ def resumable(program: str | Path, folder: Path, is_resumed: bool) -> Iterator[N
 
 
 @contextmanager
-def only_warn(what: str) -> Iterator[None]:
+def only_warn(file: str) -> Iterator[None]:
     """Turn an error into one line of warning, for work on a run whose results are on the disk.
 
-    what: the file that is then missing. NotWritten is no such error: the disk must be well first,
+    file: the one that is then missing. NotWritten is no such error: the disk must be well first,
     and the run is resumed then.
     """
     try:
@@ -95,7 +95,7 @@ def only_warn(what: str) -> Iterator[None]:
         raise
     except Exception as error:
         reason = visible_everywhere(" ".join(f"{type(error).__name__}: {error}".split()))
-        print(f"warning: {what} was not written ({reason[:300]}). All results are complete.")
+        print(f"warning: {file} was not written ({reason[:300]}). All results are complete.")
 
 
 def exit_code(

@@ -80,20 +80,20 @@ def reserved(folder: Path, is_wanted: bool = True) -> Iterator[None]:
                 parent.rmdir()
 
 
-def refuse_taken(what: str, folder: Path, load: Callable[[Path], object], other: str) -> NoReturn:
+def refuse_taken(name: str, folder: Path, load: Callable[[Path], object], remedy: str) -> NoReturn:
     """Raise ValueError for a new run's folder that is not free. Only a run can be continued.
 
-    what: names the folder, for the message. load: opens a run of this command that has begun, and
-    raises ValueError where there is none. other: what to pass in its place.
+    name: of the folder, for the message. load: opens a run of this command that has begun, and
+    raises ValueError where there is none. remedy: what to pass in its place.
     """
-    advice = f"Pass --resume {in_shell(folder)}{flags_of_named()} to continue it, or {other}."
+    advice = f"Pass --resume {in_shell(folder)}{flags_of_named()} to continue it, or {remedy}."
     try:
         load(folder)
     except PluginError:
         pass  # a run, and --resume says which file it needs
     except ValueError:
-        advice = f"It holds no run that this command can continue. Pass {other}."
-    raise ValueError(f"{what} exists. {advice}")
+        advice = f"It holds no run that this command can continue. Pass {remedy}."
+    raise ValueError(f"{name} exists. {advice}")
 
 
 def is_reserved(folder: Path) -> bool:

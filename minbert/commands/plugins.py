@@ -159,29 +159,28 @@ def load_named(values: Sequence[str]) -> None:
         load(path)
 
 
-def check_named(paths: Any, digests: Mapping[str, str], what: str) -> None:
+def check_named(paths: Any, digests: Mapping[str, str], place: str) -> None:
     """PluginError unless the user has named each plugin of a run in this very command.
 
     The run alone makes no code run: whoever wrote the folder chose the files and their digests. A
     file that was named counts wherever it lies, if it has the recorded digest.
 
     paths: the plugins of the run, a list of texts in an intact record. digests: SHA-256 by path, as
-    the run recorded them. what: of the message, such as the run's folder.
+    the run recorded them. place: of the message, such as the run's folder.
     """
     named = {plugin.digest for plugin in LOADED.values()}
     if not isinstance(paths, list | tuple) or not all(isinstance(path, str) for path in paths):
-        raise PluginError(f"{what}: its list of plugins is damaged. Bring the run back as it was.")
+        raise PluginError(f"{place}: its list of plugins is damaged. Bring the run back as it was.")
     for path in paths:
         if digests.get(path) in named:
             continue
-        place = real_path(path)
-        if place in LOADED:
+        if real_path(path) in LOADED:
             raise PluginError(
-                f"{what}: its plugin {path} has changed since the run began. Bring the file back "
+                f"{place}: its plugin {path} has changed since the run began. Bring the file back "
                 "as it was, or start a new run."
             )
         raise PluginError(
-            f"{what}: it was trained with the plugin {path}, whose code runs only if you name it. "
+            f"{place}: it was trained with the plugin {path}, whose code runs only if you name it. "
             f"Read the file. If you trust it, add --plugin {in_shell(Path(path))} to this command."
         )
 

@@ -248,9 +248,9 @@ class BertForMaskedLM(nn.Module):
         num_tokens = 0
         with torch.random.fork_rng(devices=[]), runtime.predicting(self, device, precision):
             torch.default_generator.manual_seed(0)  # the CPU's: masks are drawn there
-            for input_ids, *others in batches:
+            for input_ids, *other_inputs in batches:
                 assert input_ids is not None
-                inputs = on_device(device, (*masking(input_ids), *others))
+                inputs = on_device(device, (*masking(input_ids), *other_inputs))
                 logits, targets = self.predict(*inputs)
                 loss = F.cross_entropy(logits.float(), targets, reduction="sum")
                 total += float(loss)

@@ -389,9 +389,9 @@ def train(run: PlainTextRun) -> None:
         actual=actual,
     )
     terminal.say(cost_estimate.comparison(estimates, **actual), f"written to {run.folder}")
-    for what, write in PAGES.items():
-        with only_warn(f"the {what}"):
-            terminal.say(f"{what}: {write(run, record)}")
+    for page, write in PAGES.items():
+        with only_warn(f"the {page}"):
+            terminal.say(f"{page}: {write(run, record)}")
     # The last file: a run that was killed before is resumed, and writes the pages again.
     run_folder.write_record(run.folder, record)
 

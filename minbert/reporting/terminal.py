@@ -486,12 +486,12 @@ def track(items: Sequence[Item], description: str, unit: str = "batch") -> Itera
 
 
 @contextmanager
-def typing(what: str, file: Path | None) -> Iterator[None]:
-    """Within it a person may type one `what` a line, if the input is no file but a terminal."""
+def typing(item: str, file: Path | None) -> Iterator[None]:
+    """Within it a person may type one `item` a line, if the input is no file but a terminal."""
     if file is not None or not sys.stdin.isatty():
         yield
         return
-    say(f"Type one {what} a line and end with Ctrl-D.")
+    say(f"Type one {item} a line and end with Ctrl-D.")
     with paused():
         yield
 

@@ -197,7 +197,7 @@ class Loop:
         )
         job.on_step(record)
 
-    def refuse(self, what: str, value: float, parts: list[Part]) -> NoReturn:
+    def refuse(self, quantity: str, value: float, parts: list[Part]) -> NoReturn:
         """Stop the job at a number that is not finite, before it reaches the weights."""
         progress = self.progress
         batches = []
@@ -206,7 +206,7 @@ class Loop:
         stored = checkpoint.load_checkpoint(self.job.folder)
         last = f"{self.job.folder} (step {stored.state['step']})" if stored else "none yet"
         raise NonFiniteLoss(
-            f"{self.job.name}: {what} is {value} at step {progress.step + 1} of "
+            f"{self.job.name}: {quantity} is {value} at step {progress.step + 1} of "
             f"{progress.num_steps}. Batch: {'; '.join(batches)}. Last good checkpoint: {last}. "
             "Lower this stage's learning rate (--lr, --contrastive_lr, --mlm_lr), raise its "
             "warm-up (--warmup, --contrastive_warmup), or try --precision fp32."
