@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import combinations_with_replacement
 from typing import Any, NamedTuple
 
 import torch
@@ -24,8 +25,9 @@ from torch import Tensor, nn
 from minbert.training import processes, runtime
 from minbert.training.job import Job, Part
 
-# Elements of each gradient that are multiplied at once, so that their copy stays in the cache.
-CHUNK = 2**18
+# Elements of each gradient that are multiplied at once. They stay in the cache for all products of
+# the tasks, and a short sum in float32 loses fewer digits.
+CHUNK = 2**17
 
 # Squared lengths below it may have lost digits: float32 ends at 1e-38, and a long gradient is a sum
 # of many small squares.
@@ -283,16 +285,24 @@ def dot_products(
 
     columns: as in `gramian`. scales: each gradient is multiplied by its number first.
     """
-    products = [torch.zeros(num_tasks, num_tasks)]
+    pairs = list(combinations_with_replacement(range(num_tasks), 2))
+    products = []
     for column in columns:
         split = [gradient.flatten().split(CHUNK) for gradient in column]
-        for pieces in zip(*split, strict=True):
-            stacked = torch.stack(pieces)  # (K, CHUNK)
+        for together in zip(*split, strict=True):
+            pieces = list(together)
             if scales:
-                stacked = stacked * stacked.new_tensor(scales).unsqueeze(1)  # (K, CHUNK)
-            products.append(stacked @ stacked.T)  # (K, K)
+                pieces = [piece * scale for piece, scale in zip(pieces, scales, strict=True)]
+            products += [torch.dot(pieces[first], pieces[second]) for first, second in pairs]
+    symmetric = torch.zeros(num_tasks, num_tasks, dtype=torch.float64)
+    if not products:
+        return symmetric
+
     # A GPU copies them once at the end, as each copy would wait for it. They become float64 on the
     # CPU, as mps has no float64.
-    device = products[-1].device
-    stacked = torch.stack([product.to(device) for product in products])  # (pieces, K, K)
-    return stacked.cpu().double().sum(dim=0)  # (K, K)
+    of_pieces = torch.stack(products).view(-1, len(pairs))  # (pieces, pairs)
+    sums = of_pieces.cpu().double().sum(dim=0)  # (pairs,)
+    for (first, second), total in zip(pairs, sums, strict=True):
+        symmetric[first, second] = total
+        symmetric[second, first] = total
+    return symmetric
