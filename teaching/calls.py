@@ -69,7 +69,8 @@ def answer(function: Any, case: Case) -> str:
         }
         return json.dumps(parts, default=described)
     except Exception as error:  # whatever the student's code raises
-        return json.dumps({"error": f"{type(error).__name__}: {error}"[:500]})
+        hint = ", or no answer may use it" if isinstance(error, NameError) else ""
+        return json.dumps({"error": f"{type(error).__name__}: {error}"[:500] + hint})
 
 
 def is_changed(tensor: Tensor, before: np.ndarray) -> bool:

@@ -1,8 +1,8 @@
 """From a student's file to one function that can be called: only its body is taken.
 
-The body may use what its exercise allows, and nothing else: the names, attributes and kinds of
-statements are those of lists. A list of what is forbidden always has holes. The function is then
-made with these names as its only globals and builtins, so a name that slipped through is not there.
+The body may use what its exercise allows, and nothing else: the attributes and kinds of statements
+are those of lists. A list of what is forbidden always has holes. The function is then made with the
+names of a list as its only globals and builtins, so another name is not there.
 
 Classes and other code at the top of the student's file never run, nor do decorators there, but
 `@staticmethod` is obeyed. A constant is computed where a body could compute it.
@@ -18,8 +18,8 @@ import functools
 import itertools
 import math
 import operator
-import string
-from collections.abc import Callable, Iterator, Mapping
+import re
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from types import FunctionType, ModuleType
 from typing import Any, NamedTuple
@@ -35,8 +35,8 @@ from teaching.exercises import exercise_of, functions, module_name
 BUILTIN_NAMES = """
 abs all any bin bool callable chr complex dict divmod enumerate filter float format frozenset hash
 id int isinstance issubclass iter len list map max min next object ord pow range repr reversed round
-set slice sorted str sum tuple zip Ellipsis NotImplemented ArithmeticError AssertionError
-AttributeError Exception FloatingPointError IndexError KeyError LookupError NameError
+set slice sorted staticmethod str sum tuple zip Ellipsis NotImplemented ArithmeticError
+AssertionError AttributeError Exception FloatingPointError IndexError KeyError LookupError NameError
 NotImplementedError OverflowError RuntimeError StopIteration TypeError ValueError ZeroDivisionError
 """
 
@@ -188,9 +188,8 @@ KINDS = (
     *(ast.MatchStar, ast.MatchAs, ast.MatchOr, ast.MatchMapping, ast.Nonlocal),
 )
 
-# Names of globals that a body may not read.
-HIDDEN = {"__builtins__", "__import__", "__name__"}
-
+# A text for `format` whose fields are numbers or names: none looks an attribute up.
+PLAIN_FORMAT = re.compile(r"([^{}]|{{|}}|{\w*(![rsa])?(:[^{}]*)?})*")
 
 Names = dict[str, Any]
 
@@ -229,35 +228,42 @@ def graft(clean: str, student: str, name: str, module: ModuleType) -> Graft:
     node.args = given
 
     allowed = ALLOWED[name]
-    # Functions that the student added, in the module and in the class, or wrote for this exercise.
-    prefix = name.rpartition(".")[0] + "."
-    siblings = {other for other in exercise_of(name).to_write if "." not in other} - {name}
-    siblings -= set(allowed.names.split())
-    added: dict[str, ast.FunctionDef] = {}
-    for other, other_node in by_name.items():
-        is_near = "." not in other or (prefix != "." and other.startswith(prefix))
-        if is_near and (other not in clean_functions or other in siblings):
-            added[other] = other_node
-
     attributes = {*COMMON, *allowed.attributes.split()}
-    attributes |= {other.removeprefix(prefix) for other in added if "." in other}
-    names = {"__builtins__": safe_builtins(attributes), "__name__": "answer", **GLOBALS}
-    names |= dict(imports_of(tree, name))
-    names |= {word: getattr(module, word) for word in allowed.names.split()}
-    names = constants_of(tree, names, attributes) | names
-    bodies = [node, *reached(node, added)]
-    static = [body for body in bodies if is_static_method(body)]
-    for body in bodies:
-        check_code(body, {**names, **added}, attributes)
-
-    for body in bodies:
-        run(body, names)
+    # Functions that the student added, in the module and in the class, or wrote for this exercise.
+    near = ("", name.rpartition(".")[0])
+    siblings = {*exercise_of(name).to_write} - {name, *allowed.names.split()}
+    added: dict[str, ast.FunctionDef] = {}
+    for other, body in by_name.items():
+        is_new = other not in clean_functions or ("." not in other and other in siblings)
+        if is_new and other.rpartition(".")[0] in near:
+            added[other] = body
+    # A new method gives no access to what has its name elsewhere, such as a function of torch.
     methods = {}
     for other, body in added.items():
-        if "." in other and body in bodies:
-            function = names[body.name]
-            methods[body.name] = staticmethod(function) if body in static else function
-    return Graft(names[node.name], methods)
+        if "." in other:
+            methods[body.name] = body.name if body.name in attributes else f"new_{body.name}"
+
+    names = {"__name__": "answer", **GLOBALS}
+    names |= {word: getattr(module, word) for word in allowed.names.split()}
+    names = {**names_at_the_top(tree, dict(names), attributes), **names}
+    for other, body in {**added, name: node}.items():
+        try:
+            check_code(body, attributes, methods)
+            run(body, names, attributes)
+        except Refused as error:
+            if other == name:
+                raise
+            names[body.name] = refusing(error)
+    return Graft(names[node.name], {new: names[word] for word, new in methods.items()})
+
+
+def refusing(error: Refused) -> Callable[..., Any]:
+    """A function in the place of one that is refused. It says so when it is called."""
+
+    def refuse(*arguments: Any, **options: Any) -> None:
+        raise error
+
+    return refuse
 
 
 def parse(student: str) -> ast.Module:
@@ -273,55 +279,34 @@ def argument_names(args: ast.arguments) -> list[str]:
     return [node.arg for node in ast.walk(args) if isinstance(node, ast.arg)]
 
 
-def reached(node: ast.FunctionDef, added: Mapping[str, ast.FunctionDef]) -> list[ast.FunctionDef]:
-    """The added functions that a function calls, also through each other."""
-    short = {name.rpartition(".")[2]: function for name, function in added.items()}
-    found: list[ast.FunctionDef] = []
-    todo = [node]
-    while todo:
-        for inner in ast.walk(todo.pop()):
-            word = getattr(inner, "id", getattr(inner, "attr", None))
-            if word in short and short[word] not in found and short[word] is not node:
-                found.append(short[word])
-                todo.append(short[word])
-    return found
+def names_at_the_top(tree: ast.Module, names: Names, attributes: set[str]) -> Names:
+    """Add the names that a file imports and computes at its top, as a body could.
 
-
-def imports_of(tree: ast.Module, name: str) -> Iterator[tuple[str, Any]]:
-    """The names that a file imports at its top from the modules of MODULES. Others are left out."""
-    attributes = {*COMMON, *ALLOWED[name].attributes.split()}
-    for node in tree.body:
-        if isinstance(node, ast.Import):
-            for alias in node.names:
-                if alias.name in MODULES and alias.asname:
-                    yield alias.asname, MODULES[alias.name]
-        if isinstance(node, ast.ImportFrom) and node.module in MODULES:
-            for alias in node.names:
-                if alias.name in attributes and hasattr(MODULES[node.module], alias.name):
-                    yield alias.asname or alias.name, getattr(MODULES[node.module], alias.name)
-
-
-def constants_of(tree: ast.Module, names: Names, attributes: set[str]) -> Names:
-    """The values that a file names at its top, such as `LOWEST = float("-inf")`.
-
-    Those that a body could compute as well. The others are left out.
+    Such as `import math` and `LOWEST = float("-inf")`. The others are left out.
     """
-    constants: Names = {}
     for node in tree.body:
-        if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
-            computed = {**constants, **names}
-            with contextlib.suppress(Refused):
-                check_code(node, computed, attributes)
-                run(node, computed)
-                constants |= {word: computed[word] for word in names_inside(node) & {*computed}}
-    return constants
+        with contextlib.suppress(Refused):
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                names |= imports_of(node, attributes)
+            elif isinstance(node, ast.Assign | ast.AnnAssign):
+                check_code(node, attributes, {})
+                run(node, names, attributes)
+    return names
 
 
-def is_static_method(node: ast.FunctionDef) -> bool:
-    """Whether a function has the decorator `@staticmethod`."""
-    return any(
-        isinstance(word, ast.Name) and word.id == "staticmethod" for word in node.decorator_list
-    )
+def imports_of(node: ast.Import | ast.ImportFrom, attributes: set[str]) -> Names:
+    """The names that a statement imports from the modules of MODULES."""
+    names = {}
+    for alias in node.names:
+        if isinstance(node, ast.ImportFrom):
+            is_allowed = alias.name in attributes
+            value = getattr(MODULES.get(node.module or ""), alias.name, None)
+        else:
+            is_allowed = alias.asname is not None
+            value = MODULES.get(alias.name)
+        if is_allowed and value is not None:
+            names[alias.asname or alias.name] = value
+    return names
 
 
 def safe_builtins(attributes: set[str]) -> Names:
@@ -357,63 +342,56 @@ def safe_builtins(attributes: set[str]) -> Names:
 
 
 def without_annotations(node: ast.stmt) -> None:
-    """Remove annotations, which are never evaluated, and decorators."""
+    """Remove annotations, which are never evaluated, and decorators but `@staticmethod`."""
     for inner in ast.walk(node):
         if isinstance(inner, ast.FunctionDef):
             inner.returns = None
-            inner.decorator_list = [] if inner is node else inner.decorator_list
-        if isinstance(inner, ast.arg):
-            inner.annotation = None
-        if isinstance(inner, ast.AnnAssign):
-            inner.annotation = ast.Constant(None, lineno=inner.lineno, col_offset=0)
+        if isinstance(inner, ast.arg | ast.AnnAssign):
+            inner.annotation = ast.copy_location(ast.Constant(None), inner)
+    if isinstance(node, ast.FunctionDef):
+        node.decorator_list = [
+            word for word in node.decorator_list if ast.unparse(word) == "staticmethod"
+        ]
 
 
-def check_code(node: ast.stmt, names: Names, attributes: set[str]) -> None:
-    """Raise Refused where a function or a constant uses something that is on no list."""
+def check_code(node: ast.stmt, attributes: set[str], methods: Mapping[str, str]) -> None:
+    """Raise Refused where a function or a constant uses something that is on no list.
+
+    Names are not looked up here: those that are not given are not there when it runs. methods: the
+    student's, by name. They get a new name, which is put in its place.
+    """
     without_annotations(node)
-    known = {*names, *names["__builtins__"], *names_inside(node)}
     for inner in ast.walk(node):
         line = f"line {getattr(inner, 'lineno', node.lineno)}"
+        word = getattr(inner, "id", getattr(inner, "name", None))
         if not isinstance(inner, KINDS):
             kind = type(inner).__name__
             raise Refused(f"{line}: {kind} is not allowed in an answer.")
-        if isinstance(inner, ast.Name) and (inner.id not in known or inner.id in HIDDEN):
-            raise Refused(f"{line}: the name {inner.id} is not allowed in this exercise.")
+        if str(word).startswith("__"):
+            raise Refused(f"{line}: the name {word} is not allowed in an answer.")
         if isinstance(inner, ast.Attribute) and not is_plain_format(inner):
             is_read = isinstance(inner.ctx, ast.Load)
-            if inner.attr not in attributes or not (is_read or inner.attr == "data"):
+            word = methods.get(inner.attr, inner.attr)
+            if word == inner.attr and word not in attributes or not (is_read or word == "data"):
                 verb = "used" if is_read else "assigned"
-                raise Refused(f"{line}: .{inner.attr} may not be {verb} in this exercise.")
+                raise Refused(f"{line}: .{word} may not be {verb} in this exercise.")
+            inner.attr = word
 
 
 def is_plain_format(node: ast.Attribute) -> bool:
     """Whether a node is such as `"expected {}, found {}".format`, whose fields look nothing up."""
     text = node.value.value if isinstance(node.value, ast.Constant) else None
-    if node.attr != "format" or not isinstance(text, str):
-        return False
-    with contextlib.suppress(ValueError):
-        fields = [field or "" for _, field, _, _ in string.Formatter().parse(text)]
-        formats = [form or "" for _, _, form, _ in string.Formatter().parse(text)]
-        return not any(mark in "".join(fields) for mark in ".[") and "{" not in "".join(formats)
-    return False
+    is_plain = isinstance(text, str) and PLAIN_FORMAT.fullmatch(text)
+    return node.attr == "format" and bool(is_plain)
 
 
-def names_inside(node: ast.stmt) -> set[str]:
-    """The names that a statement defines: arguments, assigned names, inner functions."""
-    names: set[Any] = set()
-    for inner in ast.walk(node):
-        if isinstance(inner, ast.Name) and not isinstance(inner.ctx, ast.Load):
-            names.add(inner.id)
-        # Arguments, functions, errors that are caught, and the parts of patterns.
-        names |= {getattr(inner, field, None) for field in ("arg", "name", "rest")}
-    return names - {None}
-
-
-def run(node: ast.stmt, names: Names) -> None:
-    """Define a checked function or constant, with `names` as its only globals.
+def run(node: ast.stmt, names: Names, attributes: set[str]) -> None:
+    """Define a checked function or constant, with `names` and safe builtins as its only names.
 
     Raises Refused where a default value or a constant cannot be computed.
     """
+    # Each time anew: an import of the student may have this name.
+    names["__builtins__"] = safe_builtins(attributes)
     code = compile(ast.Module([node], []), "the answer", "exec")
     try:
         FunctionType(code, names)()

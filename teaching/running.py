@@ -7,7 +7,6 @@ answered. It sends one line for each check, so the lines before a crash still co
 from __future__ import annotations
 
 import contextlib
-import json
 import resource
 from pathlib import Path
 from types import ModuleType
@@ -18,7 +17,7 @@ import numpy as np
 from teaching.calls import Case, answer
 from teaching.checks import CHECKS, Check
 from teaching.children import Send, run_in_child
-from teaching.grafting import Refused, graft, released_function
+from teaching.grafting import Graft, Refused, graft, refusing, released_function
 from teaching.judging import Answer, read_answer
 
 SECONDS = 10  # of computing, for all checks of a function
@@ -61,9 +60,7 @@ def grade_function(name: str, clean: str, student: str, module: ModuleType) -> F
         try:
             made = graft(clean, student, name, module)
         except Refused as error:
-            for _ in cases:
-                send(json.dumps({"error": f"refused: {error}"}).encode())
-            return
+            made = Graft(refusing(error), {})
         owner, _, method = name.rpartition(".")
         place = getattr(module, owner) if owner else module
         # The answer itself would still be called by `self(...)` or `self.update(...)`.

@@ -109,6 +109,27 @@ def test_a_hostile_answer_gets_no_point(name, body, monkeypatch):
     assert grade(name, student_file(name, body)).share == 0
 
 
+def test_a_new_method_gives_no_access_to_what_has_its_name():
+    """It may be called, and torch's function of the same name stays closed."""
+    name = "MultiHeadAttention.forward"
+    body = """
+query, key, value = map(self.split_heads, self.project(hidden_states))
+dropout = self.dropout_probability if self.training else 0.0
+heads = OWNER.scaled_dot_product_attention(query, key, value, mask_bias, dropout)
+return self.output(heads.transpose(1, 2).flatten(2))
+""".strip()
+    method = """    def scaled_dot_product_attention(self, query, key, value, mask_bias, dropout):
+        return attention(query, key, value, mask_bias, dropout, True)
+
+"""
+    shares = []
+    for owner in ("self", "F"):
+        text = student_file(name, body.replace("OWNER", owner))
+        place = text.index("    def forward(")
+        shares.append(grade(name, text[:place] + method + text[place:]).share)
+    assert shares == [1, 0]
+
+
 @pytest.mark.parametrize(
     "text",
     ["", "def attention(:", "\0", "(" * 5000, "def attention(query): return query", "x = 1\n" * 9],
