@@ -6,7 +6,6 @@ where the first check of its function has passed.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -16,7 +15,7 @@ import torch
 from minbert.attention import MultiHeadAttention
 from minbert.bert import BertEmbeddings, BertLayer, FeedForward
 from teaching import calls, judging
-from teaching.calls import Case, Values
+from teaching.calls import Call, Values
 from teaching.judging import Judge, Rng, equal, equal_to, normal, outputs, uniform, whole
 
 
@@ -24,23 +23,23 @@ class Check(NamedTuple):
     """One check of a function."""
 
     name: str
-    call: Callable[[Any, Values], Any]
+    call: Call
     judge: Judge
     values: Values  # of its cases; those that can be called are drawn anew
     is_weak: bool = False
     error: str = ""  # the exception that is expected
 
-    def draw(self, rng: Rng) -> Case:
+    def draw(self, rng: Rng) -> Values:
         """Draw the values of a case."""
-        values = {"seed": int(rng.integers(2**31))}
+        values: Values = {"seed": int(rng.integers(2**31))}
         for name, value in self.values.items():
             values[name] = value(rng) if name != "build" and callable(value) else value
-        return Case(self.call, values)
+        return values
 
 
 def check(
     name: str,
-    call: Callable[[Any, Values], Any] = calls.call_plain,
+    call: Call = calls.call_plain,
     judge: Judge = equal,
     *,
     is_weak: bool = False,

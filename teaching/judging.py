@@ -12,14 +12,13 @@ import json
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping
-from itertools import permutations
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from teaching.calls import CLS, MASK, Case, continues
+from teaching.calls import CLS, MASK, Values, continues
 
 Array = NDArray[Any]
 Rng = np.random.Generator
@@ -36,7 +35,7 @@ class Answer(NamedTuple):
 
 
 Right = Callable[..., Answer]
-Judge = Callable[[Case, Answer, Right], str]
+Judge = Callable[[Values, Answer, Right], str]
 
 
 def read_answer(line: str) -> dict[str, Any]:
@@ -81,7 +80,7 @@ def is_far(holds: Array, share: float, num_deviations: int = 5) -> bool:
 def equal_to(tolerance: float) -> Judge:
     """A judge that compares numbers and gradients with those of the released function."""
 
-    def judge(case: Case, answer: Answer, right: Right) -> str:
+    def judge(values: Values, answer: Answer, right: Right) -> str:
         expected = right(cast_to=torch.float64)
         wrong = compare(answer.output, expected.output, tolerance)
         for name, gradient in answer.gradients.items():
@@ -133,7 +132,7 @@ def padding_mask(rng: Rng) -> Array:
     return mask
 
 
-def judge_mask(case: Case, answer: Answer, right: Right) -> str:
+def judge_mask(values: Values, answer: Answer, right: Right) -> str:
     """0 for tokens, a very negative finite number for padding, in the right shape and dtype."""
     bias = answer.output
     expected = right()
@@ -166,11 +165,11 @@ def units(rng: Rng) -> Array:
     return np.broadcast_to(np.tile(np.eye(8), 2), (20, 4, 8, 16))
 
 
-def judge_dropped_attention(case: Case, answer: Answer, right: Right) -> str:
+def judge_dropped_attention(values: Values, answer: Answer, right: Right) -> str:
     """Each weight is either 0 or 1 / (1 - p) times as large, and about p of them are 0."""
     weights, weights_again = np.split(answer.output, 2, axis=-1)
     undropped = np.split(right(training=False).output, 2, axis=-1)[0]
-    wrong = wrong_dropout(weights, undropped, case.values["dropout_probability"])
+    wrong = wrong_dropout(weights, undropped, values["dropout_probability"])
     if wrong:
         return f"dropout drops each probability with p, and divides the others by 1 - p: {wrong}"
     # Two neighbours agree in little more than half of all cases, as p is near a half.
@@ -187,13 +186,13 @@ def judge_dropped_attention(case: Case, answer: Answer, right: Right) -> str:
     )
 
 
-def judge_dropped_embeddings(case: Case, answer: Answer, right: Right) -> str:
+def judge_dropped_embeddings(values: Values, answer: Answer, right: Right) -> str:
     """About half of the units are 0, and the others are twice as large."""
     wrong = wrong_dropout(answer.output, right(training=False).output, 0.5)
     return f"in training, dropout follows the norm: {wrong}" if wrong else ""
 
 
-def judge_dropped_inside(case: Case, answer: Answer, right: Right) -> str:
+def judge_dropped_inside(values: Values, answer: Answer, right: Right) -> str:
     """The result is another one than without dropout."""
     undropped = right(training=False).output
     return first_wrong(
@@ -226,9 +225,9 @@ def draw_corners(rng: Rng) -> list[list[int]]:
     return calls
 
 
-def judge_schedule(case: Case, answer: Answer, right: Right) -> str:
+def judge_schedule(values: Values, answer: Answer, right: Right) -> str:
     """Each factor is that of the released function."""
-    factors = zip(case.values["steps"], answer.output, right().output, strict=True)
+    factors = zip(values["steps"], answer.output, right().output, strict=True)
     for call, factor, expected in factors:
         is_number = isinstance(factor, int | float) and not isinstance(factor, bool)
         if not is_number or not abs(factor - expected) <= 1e-6:
@@ -246,10 +245,10 @@ def draw_ids(rng: Rng) -> Array:
     return ids
 
 
-def judge_tokens(case: Case, answer: Answer, right: Right) -> str:
+def judge_tokens(values: Values, answer: Answer, right: Right) -> str:
     """Masked twice with one seed, and then once more. With whole_words, pieces of words, too."""
-    ids = case.values["input_ids"]
-    p = case.values["probability"]
+    ids = values["input_ids"]
+    p = values["probability"]
     for result in answer.output:
         is_pair = isinstance(result, list) and len(result) == 2
         if not is_pair or any(part.shape != ids.shape for part in result):
@@ -263,7 +262,7 @@ def judge_tokens(case: Case, answer: Answer, right: Right) -> str:
     num_chosen = is_chosen.sum()
     # Neighbours: both replaced, or a word and its next piece.
     both = is_replaced[:, 1:] & is_replaced[:, :-1]
-    has_words = bool(case.values.get("whole_words"))
+    has_words = bool(values.get("whole_words"))
     is_piece = continues(ids)[:, 1:] & has_words
     pieces = is_piece & is_chosen[:, 1:]
     is_cut = is_chosen[:, 1:] != is_chosen[:, :-1]
@@ -347,7 +346,7 @@ def draw_rows(rng: Rng) -> dict[str, int]:
 # asked for, in order.
 
 
-def judge_joint(case: Case, answer: Answer, right: Right) -> str:
+def judge_joint(values: Values, answer: Answer, right: Right) -> str:
     """Step n holds batch n of each task."""
     expected = len(right().output[0][0])
     for steps, asked in answer.output:
@@ -360,7 +359,7 @@ def judge_joint(case: Case, answer: Answer, right: Right) -> str:
     return ""
 
 
-def judge_mt_dnn(case: Case, answer: Answer, right: Right) -> str:
+def judge_mt_dnn(values: Values, answer: Answer, right: Right) -> str:
     """The right number of each task's batches, none of them twice, and evenly shuffled."""
     counts = Counter(step[0][0] for step in right(num_calls=1).output[0][0])
     firsts = []
@@ -379,22 +378,26 @@ def judge_mt_dnn(case: Case, answer: Answer, right: Right) -> str:
     return ""
 
 
-def judge_repeated(case: Case, answer: Answer, right: Right) -> str:
+def judge_repeated(values: Values, answer: Answer, right: Right) -> str:
     """Both plans are the same."""
     first, second = answer.output
     return "" if first == second else "the same state of the generator gives another plan"
 
 
 def gramian(num_tasks: int, is_zero: bool = False) -> Drawn:
-    """The dot products of gradients of which some conflict. is_zero: the first one is 0."""
+    """The dot products of gradients. The first three conflict, others with none.
+
+    So few orders of tasks differ. is_zero: the first gradient is 0.
+    """
 
     def draw(rng: Rng) -> Array:
         products = np.zeros((num_tasks, num_tasks))
         while products.min() > -0.1:
             gradients = rng.standard_normal((num_tasks, 5))
-            gradients -= 0.9 * gradients.mean(axis=0)
+            gradients[:3] -= 0.9 * gradients[:3].mean(axis=0)
             gradients[0] *= not is_zero
             products = gradients @ gradients.T
+            products[:3, 3:] = products[3:, :3] = 0
         return products
 
     return draw
@@ -406,43 +409,24 @@ def conflict_with_itself(rng: Rng) -> Array:
     return gradients @ gradients.T
 
 
-def weights_of_orders(products: Array) -> Array:
-    """The weights of PCGrad for all orders of the other tasks: (orders, K)."""
-    num_tasks = len(products)
-    sums = np.zeros((1, num_tasks))
-    for i in range(num_tasks):
-        rows = []
-        for order in permutations([j for j in range(num_tasks) if j != i]):
-            weights = np.eye(num_tasks)[i]
-            for j in order:
-                product = products[j] @ weights
-                if product < 0 < products[j, j]:
-                    weights[j] -= product / products[j, j]
-            rows.append(weights)
-        sums = (sums[:, None] + np.stack(rows)).reshape(-1, num_tasks)
-    return sums
-
-
-def judge_pcgrad(case: Case, answer: Answer, right: Right) -> str:
+def judge_pcgrad(values: Values, answer: Answer, right: Right) -> str:
     """The weights are those of some orders, and in the mean those of all orders.
 
     With is_reseeded, all steps have the same order.
     """
-    possible = weights_of_orders(case.values["gramian"])
-    if case.values.get("reduction") == "mean":
-        possible = possible / possible.shape[1]
+    # There are at most eight orders that differ, so each comes several times.
+    possible = right(num_calls=200, is_reseeded=False).output
     weights = answer.output
     if weights.shape[1:] != possible.shape[1:]:
         return f"expected are {possible.shape[1]} weights"
-    is_reseeded = case.values.get("is_reseeded", False)
-    is_equal = np.abs(weights[:, None] - possible).max(axis=2) <= 1e-5  # (steps, orders)
+    is_reseeded = values.get("is_reseeded", False)
+    is_equal = np.abs(weights[:, None] - possible).max(axis=2) <= 1e-5  # (steps, 200)
     bias = np.abs(weights.mean(axis=0) - possible.mean(axis=0))
-    spread = 5 * possible.std(axis=0) / np.sqrt(len(weights)) + 1e-9
+    spread = 5 * possible.std(axis=0) * np.sqrt(1 / len(weights) + 1 / len(possible)) + 1e-9
     return first_wrong(
         {
             "the order is not that of the generator": is_reseeded and (weights != weights[0]).any(),
             "no orders of the other tasks give these weights": not is_equal.any(axis=1).all(),
-            # In 300 steps, each of the eight orders of three tasks comes.
             "each gradient visits the others in an order of its own": (
                 len(weights) >= 300 and not is_equal.any(axis=0).all()
             ),

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from teaching.calls import Case, answer
+from teaching.calls import Values, answer
 from teaching.checks import CHECKS, Check
 from teaching.children import Send, run_in_child
 from teaching.grafting import Graft, Refused, graft, refusing, released_function
@@ -66,27 +66,27 @@ def grade_function(name: str, clean: str, student: str, module: ModuleType) -> F
         # The answer itself would still be called by `self(...)` or `self.update(...)`.
         for word, function in {**made.methods, method: made.function}.items():
             setattr(place, word, function)
-        for case in cases:
-            send(answer(made.function, case).encode())
+        for check, values in zip(checks, cases, strict=True):
+            send(answer(made.function, check.call, values).encode())
 
     lines, ending = run_in_child(work, WAIT * SECONDS, LONGEST)
     results: dict[str, str] = {}
-    for number, (check, case) in enumerate(zip(checks, cases, strict=True)):
+    for number, (check, values) in enumerate(zip(checks, cases, strict=True)):
         message = ending
         if number < len(lines):
-            message = judge(name, check, case, lines[number].decode())
+            message = judge(name, check, values, lines[number].decode())
         if check.is_weak and results[checks[0].name]:
             message = message or f"counts only where '{checks[0].name}' passes"
         results[check.name] = message
     return FunctionResult(name, results)
 
 
-def judge(name: str, check: Check, case: Case, line: str) -> str:
+def judge(name: str, check: Check, values: Values, line: str) -> str:
     """Say what is wrong with an answer, or "". name: of the function."""
 
     def right(**changed: Any) -> Answer:
-        changed_case = case._replace(values=case.values | changed)
-        return Answer(**read_answer(answer(released_function(name), changed_case)))
+        line = answer(released_function(name), check.call, values | changed)
+        return Answer(**read_answer(line))
 
     try:
         parts = read_answer(line)
@@ -95,7 +95,7 @@ def judge(name: str, check: Check, case: Case, line: str) -> str:
             return "" if is_expected else str(parts["error"])
         if check.error:
             return "no error was raised; see the docstring"
-        wrong = check.judge(case, Answer(**parts), right)
+        wrong = check.judge(values, Answer(**parts), right)
         if not wrong and parts["changed"]:
             wrong = f"the argument {parts['changed'][0]} was changed in place"
         return wrong

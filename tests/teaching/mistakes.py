@@ -87,8 +87,8 @@ def first_failed_check(name: str, function: Any) -> str:
     """The first check of the grader that a function fails, and its message; "" where none does."""
     rng = np.random.default_rng(0)
     for check in CHECKS[name]:
-        case = check.draw(rng)
-        message = judge(name, check, case, answer(function, case))
+        values = check.draw(rng)
+        message = judge(name, check, values, answer(function, check.call, values))
         if message:
             return f"{check.name}: {message}"
     return ""
