@@ -23,6 +23,7 @@ from torch import Tensor, nn
 from minbert import BertConfig, BertModel
 from minbert.commands.hidden import ROOT
 from minbert.weights import to_hugging_face
+from teaching import judging
 from teaching.children import Send, run_in_child
 from teaching.stations import IN, Recorder, Station, record, stations_of
 
@@ -32,7 +33,6 @@ SECONDS = 120  # for the other code
 TOLERANCE = 1e-5
 
 LOWEST = -60.0  # of the logarithm of a weight: less is no weight at all
-DIMENSIONS = {3: ("row", "token"), 4: ("row", "head", "token")}  # those in front of the last one
 
 
 def compare(folder: Path, weights: Path, row: Mapping[str, Tensor]) -> str:
@@ -215,32 +215,24 @@ def first_difference(
 
 
 def describe_difference(station: str, ours: Tensor, theirs: Tensor, mask: Tensor) -> str:
-    """Where and by how much two tensors of one station differ, or ""."""
+    """Where and by how much two tensors of one station differ, or "".
+
+    A place is (row, token, unit), or (row, head, token, unit). In masks and attention, a token
+    stands in the place of the unit.
+    """
     if ours.shape != theirs.shape:
         return f"shape {tuple(theirs.shape)}, expected {tuple(ours.shape)}"
     if ours.dim() == 2:
-        return describe_difference(station, ours[:, None], theirs[:, None], mask)
+        ours, theirs = ours[:, None], theirs[:, None]
     if station.endswith((" mask", " scores")):
         # A constant that is added to a row of scores changes no weight. Neither does it matter how
         # negative a masked score is.
         ours, theirs = (
             tensor.double().log_softmax(dim=-1).clamp(min=LOWEST) for tensor in (ours, theirs)
         )
-    if bool(theirs.isnan().any()):
-        return "it holds nan"
     # The tokens are the last dimension but one. A row of a mask or of the pooler stands there as
     # its first token.
     is_real = mask[:, : ours.size(-2)].bool()
     is_real = is_real.view(len(mask), *[1] * (ours.dim() - 3), -1, 1)
-    difference = (ours.double() - theirs.double()).abs().where(is_real, 0.0)
-    most = float(difference.max())
-    if most <= TOLERANCE * max(float(ours.abs().max()), 1e-3):
-        return ""
-    place = tuple(int(i) for i in torch.unravel_index(difference.argmax(), difference.shape))
-    last = "to token" if station.endswith((" mask", " scores", " attention")) else "unit"
-    names = (*DIMENSIONS[len(place)], last)
-    where = ", ".join(f"{name} {number}" for name, number in zip(names, place, strict=True))
-    return (
-        f"largest difference {most:.3g}, at {where}: "
-        f"{float(theirs[place]):.5g}, expected {float(ours[place]):.5g}"
-    )
+    expected = ours.where(is_real, theirs)
+    return judging.compare(theirs.numpy(), expected.numpy(), TOLERANCE, smallest=1e-3)

@@ -51,19 +51,24 @@ def as_array(parts: dict[str, Any]) -> Any:
 # --- judges ---------------------------------------------------------------------------------------
 
 
-def compare(output: Any, expected: Any, tolerance: float = 1e-5) -> str:
-    """Compare numbers, up to a tolerance relative to the largest."""
+def compare(output: Any, expected: Any, tolerance: float = 1e-5, smallest: float = 1.0) -> str:
+    """Compare numbers, up to a tolerance relative to the largest, or to `smallest` if it is less.
+
+    Says what is wrong: the largest difference, and where in the array it is.
+    """
     if not isinstance(output, np.ndarray):
         return f"returned {output}, expected a tensor: is the return missing?"
     if output.shape != expected.shape:
         return f"shape {output.shape}, expected {expected.shape}"
     if not np.isfinite(output).all():
-        return "the result is not finite"
+        return "the result is not finite (nan or inf)"
     difference = np.abs(output - expected)
-    if difference.max() > tolerance * max(1.0, float(np.abs(expected).max())):
-        place = tuple(int(i) for i in np.unravel_index(difference.argmax(), difference.shape))
-        return f"off by {difference.max():.2g}" + (f" at {place}" if place else "")
-    return ""
+    if difference.max() <= tolerance * max(smallest, float(np.abs(expected).max())):
+        return ""
+    place = tuple(int(i) for i in np.unravel_index(difference.argmax(), difference.shape))
+    where = f" at {place}" if place else ""
+    numbers = f"{output[place]:.5g}, expected {expected[place]:.5g}"
+    return f"off by {difference.max():.2g}{where}: {numbers}"
 
 
 def first_wrong(conditions: Mapping[str, Any]) -> str:
