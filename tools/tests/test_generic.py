@@ -226,6 +226,24 @@ def test_fast_and_readable_fine_tunes_have_the_same_settings(record_files):
         make_table("readable")
 
 
+def test_benchmarks_in_fp32_are_the_newest_of_each_processor_and_precision():
+    def measured(number: int, processor: str, *flags: str) -> dict:
+        machine = {"processor": processor}
+        values = {"machine": machine, "changed_flags": list(flags), "number": number}
+        return {"name": "train_step", **values}
+
+    records = [
+        measured(1, "fast", "--precision", "fp32"),
+        measured(2, "slow", "--precision", "fp32"),
+        measured(3, "fast", "--precision", "fp32-onednn", "--n", "3"),
+        measured(4, "fast"),
+        measured(5, "fast", "--precision", "bf16"),
+        measured(6, "fast", "--precision", "fp32", "--n", "3"),
+    ]
+    chosen = select({"prepare": "benchmarks in fp32"}, records)
+    assert [record["number"] for record in chosen] == [6, 2, 3]
+
+
 def test_every_entry_has_a_source_and_only_known_keys():
     keys = {"source", "where", "newest", "prepare", "each", "run", "group", "rows", "options"}
     keys |= {"like", "pairs", "check", "columns", "scores", "scores_in", "compared", "turned"}
