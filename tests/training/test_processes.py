@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,7 @@ from contrastive.registry import METHODS
 from minbert.training import processes
 from minbert.training.code_version import ROOT
 from minbert.training.processes import OwnRows
+from tests.python_processes import run_python, run_ranks, start_ranks
 from tests.toy_ranks import in_ranks
 from tests.toy_text import LINES
 
@@ -78,6 +80,12 @@ def run(
     )
 
 
+def check_ended(results: Sequence[subprocess.CompletedProcess]) -> None:
+    """Fail with the complaints of the processes that ended with an error."""
+    complaints = [result.stderr[:6000] for result in results if result.returncode]
+    assert not complaints, "\n".join(complaints)
+
+
 @pytest.fixture(scope="module")
 def curves(tiny_model, sample_data, tmp_path_factory):
     """Of 12 steps of each stage: the losses of one process, of two, both weights, the folder."""
@@ -87,10 +95,10 @@ def curves(tiny_model, sample_data, tmp_path_factory):
     config |= {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
     (model / "config.json").write_text(json.dumps(config))
     seen = []
-    for name, start in (("alone", [sys.executable]), ("together", TORCHRUN)):
+    for name, count in (("alone", 1), ("together", 2)):
         (folder / name).mkdir()
-        result = run(*start, "tests/toy_processes.py", model, sample_data, folder / name, *STAGES)
-        assert result.returncode == 0, result.stderr[:6000]
+        command = ["tests/toy_processes.py", model, sample_data, folder / name, *STAGES]
+        check_ended(run_ranks(count, *command) if count > 1 else [run_python(*command)])
         seen.append(json.loads((folder / name / "losses.json").read_text()))
     weights = []
     for number in (0, 1):
@@ -125,10 +133,11 @@ def test_of_several_processes_none_clears_up(curves):
 
 def test_a_process_that_ends_ends_the_job(tiny_model, sample_data, tmp_path):
     started = time.monotonic()
-    result = run(*TORCHRUN, "tests/toy_processes.py", tiny_model, sample_data, tmp_path, "death")
-    assert result.returncode != 0 and not (tmp_path / "losses.json").exists()
-    assert "exitcode: 9" in " ".join(result.stderr.split()).replace("exitcode : 9", "exitcode: 9")
-    assert "process 0 of 2 lost the others" in result.stderr, (
+    command = ["tests/toy_processes.py", tiny_model, sample_data, tmp_path, "death"]
+    survivor, dead = run_ranks(2, *command)
+    assert dead.returncode == 9
+    assert survivor.returncode != 0 and not (tmp_path / "losses.json").exists()
+    assert "process 0 of 2 lost the others" in survivor.stderr, (
         "the other one hangs, or ends without a word"
     )
     assert time.monotonic() - started < 100, "it is noticed when it ends, not when patience does"
@@ -191,9 +200,7 @@ def test_a_run_that_was_stopped_ends_in_the_same_bits(command, whole_run):
     os.killpg(process.pid, signal.SIGINT)
     process.wait(timeout=100)
     assert process.returncode != 0 and not (folder / "run.json").exists()
-    going = [*TORCHRUN, "run_multitask.py", "--resume", folder]
-    result = run(*going)
-    assert result.returncode == 0, result.stderr[:6000]
+    check_ended(run_ranks(2, "run_multitask.py", "--resume", folder))
     for name in ("model.safetensors", "heads.safetensors"):
         assert (folder / "model" / name).read_bytes() == (
             whole_run[1] / "model" / name
@@ -203,27 +210,24 @@ def test_a_run_that_was_stopped_ends_in_the_same_bits(command, whole_run):
 def test_pretraining_in_two_processes_is_stopped_and_ends(tmp_path):
     """From the command line to the folder. The other command shows that the bits are the same."""
     (tmp_path / "text.txt").write_text("\n".join(LINES), encoding="utf-8")
-    pretrain = [*TORCHRUN, "-m", "minbert.pretraining"]
+    pretrain = ["-m", "minbert.pretraining"]
     flags = ["--corpus", tmp_path / "text.txt", "--size", "tiny", "--vocabulary", "minbert-mini"]
     flags += ["--tokens", "1536", "--batch-size", "6", "--block-size", "16"]
     flags += ["--precision", "fp32", "--device", "cpu"]
-    stopped = subprocess.Popen(
-        list(map(str, [*pretrain, *flags, "--out", tmp_path / "stopped"])),
-        cwd=ROOT,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
+    ranks = start_ranks(2, *pretrain, *flags, "--out", tmp_path / "stopped")
     deadline = time.monotonic() + 300
     while not (tmp_path / "stopped" / "checkpoint" / "state.json").is_file():
-        assert stopped.poll() is None and time.monotonic() < deadline
+        assert ranks[0].poll() is None and time.monotonic() < deadline
         time.sleep(0.01)
-    os.killpg(stopped.pid, signal.SIGINT)
-    stopped.wait(timeout=100)
-    assert stopped.returncode != 0 and not (tmp_path / "stopped" / "run.json").exists()
-    resumed = run(*pretrain, "--resume", tmp_path / "stopped")
-    assert resumed.returncode == 0, resumed.stderr[:6000]
-    assert resumed.stdout.count("tokens/s") == 1 and "predicted" in resumed.stdout
+    for rank in ranks:
+        rank.send_signal(signal.SIGINT)
+    stopped = [rank.completed(timeout=100) for rank in ranks]
+    assert all(result.returncode != 0 for result in stopped)
+    assert not (tmp_path / "stopped" / "run.json").exists()
+    resumed = run_ranks(2, *pretrain, "--resume", tmp_path / "stopped")
+    check_ended(resumed)
+    printed = "".join(result.stdout for result in resumed)
+    assert printed.count("tokens/s") == 1 and "predicted" in printed
     record = json.loads((tmp_path / "stopped" / "run.json").read_text())
     assert record["machine"]["processes"] == 2 and record["tokens"] == 1536
     assert len(record["history"]) == 16 and (tmp_path / "stopped" / "model.safetensors").is_file()
@@ -235,14 +239,16 @@ def test_two_processes_embed_what_one_embeds(tmp_path):
     command = ["-m", "contrastive.embed", "minbert-mini", "--lines", "--batch-size", "2"]
     content = "\n".join(line[: 5 * place] for place, line in enumerate(LINES[:7], start=1))
     stored = []
-    for start in ([sys.executable], TORCHRUN):
-        path = tmp_path / f"{len(start)}.npy"
-        line = list(map(str, [*start, *command, "--out", path]))
-        result = subprocess.run(
-            line, cwd=ROOT, capture_output=True, text=True, timeout=300, input=content
-        )
-        assert result.returncode == 0, result.stderr[:6000]
-        assert result.stderr.count("vectors: ") == 1, "one process speaks"
+    for count in (1, 2):
+        path = tmp_path / f"{count}.npy"
+        line = [*command, "--out", path]
+        if count == 1:
+            results = [run_python(*line, input=content)]
+        else:
+            results = run_ranks(count, *line, input=content)
+        check_ended(results)
+        complaints = "".join(result.stderr for result in results)
+        assert complaints.count("vectors: ") == 1, "one process speaks"
         stored.append(path.read_bytes())
     assert stored[0] == stored[1]
 
