@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import ast
-import subprocess
-import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -12,6 +11,7 @@ import pytest
 from command_line.parser import build_parser
 from minbert.commands.flags import Parser
 from tests.packages import PACKAGES
+from tests.python_processes import run_python
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -24,6 +24,7 @@ def source_files() -> list[Path]:
     return [path for path in files if path != ROOT / "minbert" / "commands" / "flags.py"]
 
 
+@cache
 def calls_in(path: Path) -> set[str]:
     """The functions that a file calls, as they are written there."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
@@ -35,11 +36,14 @@ def command_of(path: Path) -> str | None:
 
     A command is a single file, or a folder whose parser may stand in a file of its own.
     """
-    if not calls_in(path) & {"Parser", "parse_command", "parser_of"}:
+    names = {"Parser", "parse_command", "parser_of"}
+    text = path.read_text(encoding="utf-8")
+    # Most files are not parsed: none of the names stands in them.
+    if not any(name in text for name in names) or not calls_in(path) & names:
         return None
     place = path.parent if (path.parent / "__main__.py").exists() else path.with_suffix("")
     # A file beside __main__.py may be a command as well.
-    is_script = 'if __name__ == "__main__":' in path.read_text(encoding="utf-8")
+    is_script = 'if __name__ == "__main__":' in text
     if is_script and path.name != "__main__.py":
         place = path.with_suffix("")
     return ".".join(place.relative_to(ROOT).parts)
@@ -63,13 +67,7 @@ def test_every_parser_suggests_the_flag_that_was_meant():
 @pytest.mark.parametrize("command", [name for name in COMMANDS if not name.startswith("tools.")])
 def test_a_typo_in_a_flag(command):
     """Also where other arguments are missing: the typo is why. Those of tools/ have the parser."""
-    result = subprocess.run(
-        [sys.executable, "-m", command, "--hlep"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+    result = run_python("-m", command, "--hlep")
     assert result.returncode == 2, result.stderr
     assert not result.stdout
     assert len(result.stderr.strip().splitlines()) == 1

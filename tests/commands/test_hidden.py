@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from minbert.commands.hidden import ROOT, check_packages, place_of
+from tests.python_processes import run_python
 
 OPEN = "from contrastive.embedder import open_embedder; print('opened')"
 
@@ -18,14 +19,7 @@ def run_in(folder: Path, code: str) -> subprocess.CompletedProcess:
     """Run code in a user's folder. The clone comes last on Python's path, as an installed one."""
     environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
     program = f"import sys; sys.path.append({str(ROOT)!r}); {code}"
-    return subprocess.run(
-        [sys.executable, "-c", program],
-        cwd=folder,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+    return run_python("-c", program, cwd=folder, env=environment)
 
 
 def assert_named(result: subprocess.CompletedProcess, place: Path, package: str) -> None:

@@ -20,21 +20,15 @@ from minbert import __version__
 from minbert.commands import launcher
 from minbert.commands.optional import advice_on_module
 from tests.packages import PACKAGES
+from tests.python_processes import run_python
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def run(*words: str, cwd: Path, **settings) -> subprocess.CompletedProcess:
+def run(*words: str, cwd: Path, text: str = "") -> subprocess.CompletedProcess:
     """Run `python -m minbert` in a folder outside of the clone, as an installed one would be."""
-    return subprocess.run(
-        [sys.executable, "-m", "minbert", *words],
-        cwd=cwd,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        **settings,
-    )
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    return run_python("-m", "minbert", *words, cwd=cwd, env=environment, input=text)
 
 
 # --- the list -------------------------------------------------------------------------------------
@@ -132,18 +126,11 @@ def test_a_command_ends_as_it_does_by_itself(tmp_path):
     ):
         module, *flags = words
         name = next(item.name for item in launcher.COMMANDS if item.module == module)
-        expected = subprocess.run(
-            [sys.executable, "-m", *words],
-            cwd=tmp_path,
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=120,
-        )
+        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        expected = run_python("-m", *words, cwd=tmp_path, env=environment)
         assert expected.returncode == code
         for started in (name, module):
-            result = run(started, *flags, cwd=tmp_path, stdin=subprocess.DEVNULL)
+            result = run(started, *flags, cwd=tmp_path)
             assert result.returncode == code
             assert result.stdout == expected.stdout, words
             assert PROGRESS.sub("", result.stderr) == PROGRESS.sub("", expected.stderr), words
@@ -168,7 +155,7 @@ def test_a_package_that_is_not_installed_is_named(monkeypatch, capsys, absent, i
 
 
 def test_standard_input_reaches_the_command(tmp_path):
-    result = run("embed", "minbert-mini", "--nearest", "1", cwd=tmp_path, input="A dog.\nA cat.\n")
+    result = run("embed", "minbert-mini", "--nearest", "1", cwd=tmp_path, text="A dog.\nA cat.\n")
     assert result.returncode == 0, result.stderr
     assert "1: A dog." in result.stdout and "2: A cat." in result.stdout
 

@@ -4,8 +4,6 @@ tests/contrastive has tests of the numbers and of the sections.
 """
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -19,6 +17,7 @@ from data.batching import EncodedExamples
 from data.sentence_sets import read_pairs
 from minbert import BertModel, BertTokenizer
 from minbert.pooling import save_pooling
+from tests.python_processes import run_python
 from tests.report_reader import Page, markdown_cells
 from tests.toy_sets import write_class_file, write_sts_file
 
@@ -56,13 +55,11 @@ def run(*arguments) -> int:
 def out(tiny_model, sample_data, sts_file, sst_file, tmp_path_factory):
     """The folder with all files of one call, and what it printed as printed.txt."""
     folder = tmp_path_factory.mktemp("out") / "deep" / "folder"
-    command = [sys.executable, "-m", "contrastive.quality", tiny_model]
+    command = ["-m", "contrastive.quality", tiny_model]
     command += ["--sets", sts_file, sample_data / "sts-dev.csv", "--transfer", sst_file]
     command += ["--out", folder, "--report", folder / "page.html"]
     command += ["--baselines", "--device", "cpu", "--folds", "2"]
-    result = subprocess.run(
-        list(map(str, command)), cwd=ROOT, capture_output=True, text=True, timeout=120
-    )
+    result = run_python(*command)
     assert result.returncode == 0, result.stderr
     (folder / "printed.txt").write_text(result.stdout, encoding="utf-8")
     return folder
