@@ -24,11 +24,15 @@ from safetensors.torch import load_file
 from data.examples import COURSE_FILES
 from minbert import BertConfig, BertModel, BertTokenizer
 from minbert.tokenizer import SPECIAL_TOKENS
+from tests.python_processes import Running
 
 ROOT = Path(__file__).resolve().parents[1]
 ROWS = {"train": 64, "dev": 24, "test": 12}
 TENSOR_FILES = ("encoder/model.safetensors", "model/model.safetensors", "model/heads.safetensors")
 RECORD_KEYS = ("epochs", "best_step", "stages", "scores")
+
+# A run of `start`, or one of tests.python_processes.
+Process = subprocess.Popen[str] | Running
 
 # Steps between two checkpoints.
 SAVE_EVERY = 3
@@ -139,7 +143,7 @@ def start(*flags: str | Path) -> subprocess.Popen[str]:
     )
 
 
-def finish(process: subprocess.Popen[str]) -> str:
+def finish(process: Process) -> str:
     """Wait for a run that must succeed. Return what it printed."""
     output, errors = process.communicate(timeout=300)
     if process.returncode != 0:
@@ -160,7 +164,9 @@ def saved_step(folder: Path, stage: str) -> int:
 
 
 def stop_when(
-    process: subprocess.Popen[str], is_time: Callable[[], bool], number: int = signal.SIGKILL
+    process: Process,
+    is_time: Callable[[], bool],
+    number: int = signal.SIGKILL,
 ) -> bool:
     """Send the signal as soon as `is_time()`. Return False if the run ended before."""
     while process.poll() is None:

@@ -9,7 +9,6 @@ import hashlib
 import json
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -23,8 +22,7 @@ from multitask.ensemble import __main__ as ensemble
 from multitask.errors import __main__ as errors
 from multitask.export import __main__ as export
 from tests.plugins.loading import FILES
-
-ROOT = Path(__file__).resolve().parents[2]
+from tests.python_processes import ROOT, run_python
 
 
 def named(*files: object) -> list[str]:
@@ -32,10 +30,9 @@ def named(*files: object) -> list[str]:
     return [f"--plugin={file}" for file in files]
 
 
-def call(*command: object, cwd: Path = ROOT) -> subprocess.CompletedProcess:
-    """Run a Python command to its end."""
-    words = [sys.executable, *map(str, command)]
-    return subprocess.run(words, cwd=cwd, capture_output=True, text=True, timeout=600)
+def call(*command: object) -> subprocess.CompletedProcess:
+    """Run a Python command in the root of the clone to its end."""
+    return run_python(*command, timeout=600)
 
 
 def exit_code(main: Callable[[list[str]], int], arguments: list[str]) -> object:
@@ -138,14 +135,8 @@ def test_a_head_and_a_sampler_are_opened_again(headed, files, tmp_path):
     rows.write_text("a cat sleeps\ta cat is asleep\n")
     command = ["-m", "multitask.predict", headed, "--task", "sts", "--input", rows, "--lines"]
     command += named(files["product"])
-    result = subprocess.run(
-        [sys.executable, *map(str, command)],
-        cwd=tmp_path,
-        env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "HOME": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        timeout=600,
-    )
+    environment = {"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
+    result = run_python(*command, cwd=tmp_path, env=environment)
     assert result.returncode == 0, result.stderr
     float(result.stdout.split("\t")[0])
 

@@ -27,9 +27,14 @@ from tests.killed_runs import (
     finish,
     saved_step,
     settings,
-    start,
     stop_when,
 )
+from tests.python_processes import Running, start_python
+
+
+def start(*flags: str | Path) -> Running:
+    """Start run_multitask.py with `flags`."""
+    return start_python("run_multitask.py", *flags)
 
 
 @pytest.fixture(scope="module")
