@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -17,6 +18,25 @@ def formulas(request: pytest.FixtureRequest) -> Iterator[str]:
     """Take one kind of branches in a test. The readable ones come first."""
     with fast.switched(is_fast=request.param == "fast"):
         yield request.param
+
+
+# What an unexpected exception most likely means, by words of its message.
+MEANINGS = {
+    "'NoneType'": "An argument may be None here: ask `is not None` before you use it.",
+    "must match the size|cannot be multiplied|mat1 and mat2|size mismatch|batch_size|is invalid for"
+    "|Expected size": "The shapes do not fit: print the shape of each tensor in this line.",
+    "expected scalar type|same dtype|implemented for '|Expected floating|dtype int64|used as ind": (
+        "The dtypes do not fit: convert one tensor, by .float(), .long() or .to(dtype)."
+    ),
+    "Boolean value of Tensor": "`if` asks one question: `is not None`, or a mask for each number.",
+    "leaf Variable|inplace operation": "A tensor is changed in place; make a new one.",
+    "does not require grad": "No gradient: is the result made a number, or detached, on the way?",
+}
+
+
+def meaning_of(message: str) -> str:
+    """What a message of an exception most likely means, or ""."""
+    return next((f" {text}" for words, text in MEANINGS.items() if re.search(words, message)), "")
 
 
 def place_of(report: pytest.TestReport) -> str:
@@ -43,6 +63,8 @@ class Hints:
             message = crash.message.splitlines()[0]
             self.first = message.removeprefix("AssertionError: ").removeprefix("Failed: ")
             self.first += place_of(report)
+            if not crash.message.startswith(("AssertionError", "Failed", "assert")):
+                self.first += meaning_of(crash.message)
 
     def pytest_unconfigure(self, config: pytest.Config) -> None:
         """Print the hint below pytest's own last line."""
