@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import numpy
@@ -37,16 +38,41 @@ class Case(NamedTuple):
     loss: Loss
     shape: tuple[int, ...]  # of the model's output
     labels: Tensor
-    reference: nn.Module  # PyTorch's own
+    reference: Loss  # PyTorch's own
 
 
 SENTIMENT_LABELS = torch.tensor([0.0, 4.0, 2.0, 3.0, 2.0, 1.0])
 BINARY_LABELS = torch.tensor([0.0, 1.0, 1.0, 0.0, 1.0, 0.0])
 SIMILARITY_LABELS = torch.tensor([0.0, 5.0, 2.75, 3.8, 1.2, 4.6])
+# Of the five classes of sentiment, and of two labels of a pair, (2, L).
+CLASS_WEIGHTS = torch.tensor([0.5, 1.0, 2.0, 3.0, 0.25])
+LABEL_WEIGHTS = torch.tensor([[2.0, 0.5], [1.0, 3.0]])
+TWO_LABELS = torch.stack([BINARY_LABELS, BINARY_LABELS.roll(1)], dim=1)
+
+
+def weighted_cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
+    """PyTorch's terms, divided by B and not by the sum of their weights."""
+    return nn.CrossEntropyLoss(CLASS_WEIGHTS, reduction="none")(logits, labels).mean()
+
+
+def weighted_two_labels(logits: Tensor, labels: Tensor) -> Tensor:
+    weights = torch.where(labels == 1, LABEL_WEIGHTS[1], LABEL_WEIGHTS[0])
+    return nn.BCEWithLogitsLoss(weights)(logits, labels)
+
+
 CASES = {
     "sentiment": Case(sentiment_loss, (6, 5), SENTIMENT_LABELS, nn.CrossEntropyLoss()),
     "paraphrase": Case(paraphrase_loss, (6,), BINARY_LABELS, nn.BCEWithLogitsLoss()),
     "similarity": Case(similarity_loss, (6,), SIMILARITY_LABELS, nn.MSELoss()),
+    "sentiment with weights": Case(
+        partial(sentiment_loss, weights=CLASS_WEIGHTS),
+        (6, 5),
+        SENTIMENT_LABELS,
+        weighted_cross_entropy,
+    ),
+    "paraphrase with several labels, (B, L), and their weights, (2, L)": Case(
+        partial(paraphrase_loss, weights=LABEL_WEIGHTS), (6, 2), TWO_LABELS, weighted_two_labels
+    ),
 }
 each_loss = pytest.mark.parametrize("name", CASES)
 
@@ -66,6 +92,7 @@ def assert_loss(found: Tensor, expected: float, mistakes: dict[float, str]) -> N
     assert found.shape == (), (
         f"shape {tuple(found.shape)}, expected a scalar: the mean over the batch."
     )
+    assert found.dtype == torch.float32, f"dtype {found.dtype}, expected float32: use .float()."
     number = found.item()
     hint = "compare with the slow loop below."
     for wrong, mistake in mistakes.items():
@@ -82,12 +109,18 @@ def assert_loss(found: Tensor, expected: float, mistakes: dict[float, str]) -> N
 def check_sentiment(loss: Loss) -> None:
     """The softmax of the first row is 6/10 and 1/10 four times, that of the second 1/5 each."""
     logits = torch.tensor([[math.log(6), 0, 0, 0, 0], [0, 0, 0, 0, 0]])
+    labels = torch.tensor([0.0, 3.0])
+    # The first class counts three times.
+    weights = torch.tensor([3.0, 1, 1, 1, 1])
     try:
-        loss(logits, torch.tensor([0.0, 3.0]))
+        found = loss(logits, labels)
+        weighted = loss(logits, labels, weights)
     except (RuntimeError, IndexError) as error:
-        pytest.fail(f"labels are float; classes are whole numbers: labels.long(). {error}")
+        is_dtype = any(word in str(error) for word in ("Long", "long", "int64"))
+        assert not is_dtype, f"labels are float; classes are whole numbers: labels.long(). {error}"
+        raise
     assert_loss(
-        loss(logits, torch.tensor([0.0, 3.0])),
+        found,
         (-math.log(0.6) - math.log(0.2)) / 2,
         {
             2.12026: "this is the sum over the batch; take the mean.",
@@ -108,10 +141,8 @@ def check_sentiment(loss: Loss) -> None:
             0.53007: "this is half of the loss; leave the half out.",
         },
     )
-    # The first class counts three times.
-    weights = torch.tensor([3.0, 1, 1, 1, 1])
     assert_loss(
-        loss(logits, torch.tensor([0.0, 3.0]), weights),
+        weighted,
         (-3 * math.log(0.6) - math.log(0.2)) / 2,
         {
             1.06013: "the argument weights is left out.",
@@ -314,12 +345,15 @@ def test_pytorch_value_and_gradient(name):
     case = CASES[name]
     ours = outputs_for(name).requires_grad_()
     theirs = outputs_for(name).requires_grad_()
-    value = case.loss(ours, case.labels)
-    expected = case.reference(theirs, case.labels.long() if name == "sentiment" else case.labels)
+    try:
+        value = case.loss(ours, case.labels)
+    except (IndexError, RuntimeError, ValueError) as error:
+        pytest.fail(f"{name}: {error}")
+    is_class = name.startswith("sentiment")
+    expected = case.reference(theirs, case.labels.long() if is_class else case.labels)
     # float32: measured 2e-7 where the loss is written out.
-    torch.testing.assert_close(
-        value, expected, rtol=1e-5, atol=1e-6, msg=f"{value} is not PyTorch's {expected}"
-    )
+    message = f"{name}: the loss is {value:.5f}, and PyTorch's is {expected:.5f}."
+    torch.testing.assert_close(value, expected, rtol=1e-5, atol=1e-6, msg=message)
     assert value.requires_grad, "no gradient: .item(), .data, .detach() or torch.tensor on the way?"
     value.backward()
     expected.backward()
@@ -333,13 +367,29 @@ def test_pytorch_value_and_gradient(name):
 def test_float32_whatever_comes_in(name, dtype):
     case = CASES[name]
     outputs = outputs_for(name, dtype).requires_grad_()
-    value = case.loss(outputs, case.labels)
-    assert value.dtype == torch.float32, "convert the outputs with .float() before the loss"
-    assert value.shape == ()
+    hint = f"{name}, {dtype}: convert the outputs with .float() before anything is computed."
+    try:
+        value = case.loss(outputs, case.labels)
+    except RuntimeError as error:
+        pytest.fail(f"{hint} {error}")
+    assert value.dtype == torch.float32, f"{hint} Found is {value.dtype}."
     expected = case.loss(outputs.detach().float(), case.labels)
-    torch.testing.assert_close(value, expected, rtol=0, atol=0)
+    torch.testing.assert_close(value, expected, rtol=0, atol=0, msg=hint)
     value.backward()
     assert outputs.grad.dtype == dtype
+
+
+@pytest.mark.parametrize("name", ["sentiment", "paraphrase"])
+def test_labels_of_any_dtype(name):
+    case = CASES[name]
+    outputs = outputs_for(name)
+    hint = f"labels may have any dtype, such as int64: convert them ({name})."
+    for dtype in (torch.int64, torch.float64):
+        try:
+            value = case.loss(outputs, case.labels.to(dtype))
+        except RuntimeError as error:
+            pytest.fail(f"{hint} {error}")
+        torch.testing.assert_close(value, case.loss(outputs, case.labels), msg=hint)
 
 
 @each_loss
@@ -348,7 +398,8 @@ def test_under_autocast_as_without(name):
     outputs = outputs_for(name, torch.bfloat16)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         value = case.loss(outputs, case.labels)
-    torch.testing.assert_close(value, case.loss(outputs, case.labels), rtol=0, atol=0)
+    hint = "autocast makes the loss less exact: convert the outputs with .float() before."
+    torch.testing.assert_close(value, case.loss(outputs, case.labels), rtol=0, atol=0, msg=hint)
 
 
 # --- properties -----------------------------------------------------------------------------------
@@ -360,7 +411,13 @@ def test_permuting_the_batch_changes_nothing(name):
     outputs = outputs_for(name)
     order = torch.tensor([3, 0, 5, 1, 4, 2])
     permuted = case.loss(outputs[order], case.labels[order])
-    torch.testing.assert_close(permuted, case.loss(outputs, case.labels), rtol=1e-6, atol=0)
+    torch.testing.assert_close(
+        permuted,
+        case.loss(outputs, case.labels),
+        rtol=1e-6,
+        atol=0,
+        msg="the order of the rows changes the loss: do you take the mean over all of them?",
+    )
 
 
 @each_loss
