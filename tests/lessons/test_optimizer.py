@@ -286,6 +286,9 @@ MISTAKES: dict[str, dict[str, Part]] = {
     "eps is added twice, inside the root and outside; outside is right.": {
         "step": lambda s: s.size * s.m / (math.sqrt(s.v + s.eps) + s.eps)
     },
+    "eps is added to sqrt(v); here it is the least divisor.": {
+        "step": lambda s: s.size * s.m / max(math.sqrt(s.v), s.eps)
+    },
     "eps is subtracted; add it.": {"step": lambda s: s.size * s.m / (math.sqrt(s.v) - s.eps)},
     "eps stands outside the fraction; it belongs to the divisor, sqrt(v) + eps.": {
         "step": lambda s: s.size * (s.m / math.sqrt(s.v) + s.eps)
@@ -354,6 +357,36 @@ MISTAKES: dict[str, dict[str, Part]] = {
     "weight decay is applied twice.": {
         "decay": lambda s: s.p - s.p * (1 - s.lr * s.weight_decay) ** 2
     },
+    # --- corners
+    "a gradient of 0 is passed over: the step follows m, which is not 0, and the decay goes on.": {
+        "step": lambda s: RIGHT["step"](s) if s.g else 0.0,
+        "decay": lambda s: RIGHT["decay"](s) if s.g else 0.0,
+    },
+    "where the gradient is 0 the parameter does not move: the step follows m, which is not 0.": {
+        "step": lambda s: RIGHT["step"](s) if s.g else 0.0
+    },
+    "the gradient is limited to [-1, 1]; take it as it is.": {
+        "g": lambda s: max(-1.0, min(1.0, s.g))
+    },
+    "lr is divided by the root of t; a schedule changes it, and not the optimizer.": {
+        "size": lambda s: RIGHT["size"](s) / math.sqrt(s.t),
+        "uncorrected_size": lambda s: s.lr / math.sqrt(s.t),
+    },
+    "the gradient is divided by its length; take it as it is.": {
+        "g": lambda s: math.copysign(1.0, s.g) if s.g else 0.0
+    },
+    "the divisor has the largest v so far, as in AMSGrad; take v itself.": {
+        "v": lambda s: max(s.v, RIGHT["v"](s))
+    },
+    "the divisor has v from before the update; update v first.": {
+        "step": lambda s: s.size * s.m / (math.sqrt((s.v - (1 - s.b2) * s.g**2) / s.b2) + s.eps)
+    },
+    "the step is counted again, behind the update: `prepare` counts it.": {
+        "size": lambda s: s.lr * math.sqrt(1 - s.b2 ** (2 * s.t - 1)) / (1 - s.b1 ** (2 * s.t - 1))
+    },
+    "the step is counted twice: `prepare` has counted it already.": {
+        "size": lambda s: s.lr * math.sqrt(1 - s.b2 ** (2 * s.t)) / (1 - s.b1 ** (2 * s.t))
+    },
 }
 
 # Settings that tell the mistakes apart.
@@ -362,6 +395,7 @@ PROBES: tuple[dict[str, Any], ...] = (
     {"lr": 0.5, "eps": 0.0, "gradients": (3.0, -1.0, 2.0)},
     {"lr": 0.5, "eps": 0.3, "gradients": (3.0, -1.0), "betas": (0.7, 0.95), "correct_bias": False},
     {"lr": 0.25, "eps": 0.3, "gradients": (3.0, -1.0), "weight_decay": 0.2},
+    {"lr": 0.25, "eps": 0.3, "gradients": (3.0, 0.0), "weight_decay": 0.2},
 )
 
 
@@ -388,7 +422,7 @@ def hint_of(optimizer_class: OptimizerClass, probe: dict[str, Any], hint: str) -
 def is_led_to(found: float, parts: Mapping[str, Part], probe: dict[str, Any]) -> bool:
     """Whether these parts lead to a number. Some divide by 0, or overflow."""
     try:
-        return math.isclose(found, plain_steps(parts, **probe), rel_tol=1e-5)
+        return math.isclose(found, plain_steps(parts, **probe), rel_tol=1e-6)
     except (ArithmeticError, ValueError):
         return not math.isfinite(found)
 
@@ -509,6 +543,17 @@ def check_decay_follows_the_schedule(optimizer_class: OptimizerClass) -> None:
     )
 
 
+def check_each_number_by_itself(optimizer_class: OptimizerClass) -> None:
+    """Two numbers of one parameter end where each of them ends alone."""
+    parameter = nn.Parameter(torch.ones(2, dtype=torch.float64))
+    optimizer = optimizer_class([parameter], lr=0.5, eps=0.0)
+    parameter.grad = torch.tensor([3.0, -1.0], dtype=torch.float64)
+    optimizer.step()
+    assert parameter.tolist() == pytest.approx([0.5, 1.5], abs=1e-9), (
+        "each number has its own moments: no mean, sum or length over the numbers of a parameter"
+    )
+
+
 CHECKS = (
     check_first_step,
     check_second_step,
@@ -517,12 +562,28 @@ CHECKS = (
     check_decay,
     check_several_steps,
     check_decay_follows_the_schedule,
+    check_each_number_by_itself,
 )
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
 def test_by_hand(check):
     check(AdamW)
+
+
+def test_each_parameter_counts_its_own_steps():
+    """A head that the first steps do not touch takes its first step, lr x sign(g), when touched."""
+    always = nn.Parameter(torch.ones(1))
+    later = nn.Parameter(torch.ones(1))
+    optimizer = AdamW([always, later], lr=0.5, eps=0.0)
+    for step in range(5):
+        always.grad = torch.ones(1)
+        later.grad = torch.ones(1) if step == 4 else None
+        optimizer.step()
+    # float32, and logarithms of 1 - beta on the way.
+    assert later.item() == pytest.approx(0.5, abs=1e-4), (
+        "are t and the moments kept for each parameter, and not once for all?"
+    )
 
 
 # --- the course's reference -----------------------------------------------------------------------
@@ -671,21 +732,6 @@ def test_groups_have_their_own_settings():
     expected = 1 - 0.01 * 0.2 / (math.sqrt(0.1) + 1)
     assert torch.allclose(other, torch.tensor(expected)), (
         "betas, eps and correct_bias are those of the group"
-    )
-
-
-def test_each_parameter_counts_its_own_steps():
-    """A head that the first steps do not touch takes its first step, lr x sign(g), when touched."""
-    always = nn.Parameter(torch.ones(1))
-    later = nn.Parameter(torch.ones(1))
-    optimizer = AdamW([always, later], lr=0.5, eps=0.0)
-    for step in range(5):
-        always.grad = torch.ones(1)
-        later.grad = torch.ones(1) if step == 4 else None
-        optimizer.step()
-    # float32, and logarithms of 1 - beta on the way.
-    assert later.item() == pytest.approx(0.5, abs=1e-4), (
-        "is t kept for each parameter, and not once for all?"
     )
 
 
