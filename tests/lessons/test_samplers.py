@@ -475,18 +475,38 @@ def test_one_task_alone_is_one_pass(sample):
 
 @every_sampler
 def test_tasks_without_batches_are_refused(sample):
-    with pytest.raises(ValueError, match="batches"):
-        sample({**MAKE_BATCHES, "sst": fixed()}, seeded())
+    calls: list[int] = []
+
+    def make(generator: torch.Generator) -> list[list[int]]:
+        calls.append(len(calls))
+        assert len(calls) < 100, "it is asked for batches again and again"
+        return []
+
+    fault = "a task without batches (`first_passes` sees to that)"
+    assert_refused(partial(sample, {**MAKE_BATCHES, "sst": make}), fault)
 
 
-def test_no_task_at_all_is_refused():
-    with pytest.raises(ValueError, match="task"):
-        joint({}, seeded())
-
-
-def test_another_limit_is_refused():
+def assert_refused(sample: Callable[..., list[Step]], fault: str, **options) -> None:
+    """A fault of the arguments is a ValueError."""
     try:
-        joint(MAKE_BATCHES, seeded(), limit="median")
+        sample(generator=seeded(), **options)
     except ValueError:
         return
-    pytest.fail("limit='median' was taken for another limit: raise a ValueError")
+    except Exception as error:
+        pytest.fail(f"{fault} must be a ValueError; here it is {type(error).__name__}: {error}")
+    pytest.fail(f"{fault} must raise a ValueError; here it is taken")
+
+
+REFUSED = {
+    "joint without any task (`first_passes` sees to that)": partial(joint, {}),
+    "mt_dnn without any task (`first_passes` sees to that)": partial(mt_dnn, {}),
+    "joint with limit='median', which is no limit,": partial(joint, MAKE_BATCHES, limit="median"),
+    "mt_dnn with a weight of a task that is not there (`check_names` sees to that)": partial(
+        mt_dnn, MAKE_BATCHES, weights={"qqp": 2.0}
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", REFUSED)
+def test_what_the_docstring_refuses_is_refused(fault):
+    assert_refused(REFUSED[fault], fault)
