@@ -104,13 +104,18 @@ def test_two_sentences_by_hand():
         expected = (row_1 + row_2) / 2
         loss = info_nce(anchors, positives, temperature)
         # fp32: a sum of logits up to 1 / t, less one of them.
-        assert loss.item() == pytest.approx(expected, rel=1e-5, abs=1e-7 / temperature)
+        assert loss.item() == pytest.approx(expected, rel=1e-5, abs=1e-7 / temperature), (
+            f"right at t = 0.5, wrong at t = {temperature}: is the temperature a fixed number, or "
+            "something limited or rounded?"
+        )
 
 
 def test_unrelated_vectors_give_log_b():
     """Where all cosines are equal, each of 8 questions has 8 answers that are equally likely."""
     anchors = torch.ones(8, 3)
-    assert info_nce(anchors, anchors).item() == pytest.approx(math.log(8))
+    assert info_nce(anchors, anchors).item() == pytest.approx(math.log(8)), (
+        "eight equal cosines give log 8: is a number added, or the loss smoothed or scaled?"
+    )
 
 
 # --- hard negatives, and pairs that say the same --------------------------------------------------
@@ -299,17 +304,34 @@ def test_equal_to_cross_entropy_on_logits_built_here():
         torch.testing.assert_close(gradient, expected_gradient, rtol=1e-4, atol=1e-5)
 
 
-def test_a_temperature_may_be_trained():
-    temperature = torch.tensor(0.5, requires_grad=True)
-    loss = info_nce(*vectors(7), temperature)
-    assert loss.requires_grad, "temperature may be a tensor that is trained: no float() or .item()"
-    loss.backward()
-    assert temperature.grad is not None and temperature.grad != 0
-
-
 def test_gradients_by_finite_differences():
-    inputs = [tensor.requires_grad_() for tensor in vectors(2, batch_size=4, dtype=torch.float64)]
-    assert torch.autograd.gradcheck(lambda a, p: info_nce(a, p, temperature=0.5), inputs)
+    """Each input moves a little in one direction, and the loss follows its gradient."""
+    inputs = [*vectors(2, batch_size=4, dtype=torch.float64), torch.tensor(0.5).double()]
+    inputs.append(vectors(3, batch_size=4, dtype=torch.float64)[0])
+    names = ("anchors", "positives", "temperature", "hard_negatives")
+    for number, name in enumerate(names):
+        moved = inputs[number].clone().requires_grad_()
+        direction = torch.randn(moved.shape, generator=torch.Generator().manual_seed(4)).double()
+
+        def loss(value: torch.Tensor, number: int = number) -> torch.Tensor:
+            return info_nce(*inputs[:number], value, *inputs[number + 1 :], 0.7)
+
+        found = loss(moved)
+        assert found.requires_grad, f"{name} has no gradient: {DETACHED}"
+        (gradient,) = torch.autograd.grad(found, moved, allow_unused=True)
+        assert gradient is not None, f"{name} has no gradient: {DETACHED}"
+        with torch.no_grad():
+            step = 1e-4 * direction
+            expected = float(loss(moved + step) - loss(moved - step)) / 2e-4
+        assert float((gradient * direction).sum()) == pytest.approx(expected, rel=1e-4), (
+            f"the loss is right, and its gradient by {name} is not: {DETACHED}"
+        )
+
+
+DETACHED = (
+    "all terms have one. The temperature may be a tensor that is trained. Is a term detached, or "
+    "made a number by float() or .item()?"
+)
 
 
 # --- precision ------------------------------------------------------------------------------------
@@ -327,9 +349,10 @@ def test_gradients_by_finite_differences():
 def test_the_precision_it_computes_in(dtype, result):
     anchors, positives = vectors(3, dtype=dtype)
     loss = info_nce(anchors, positives)
-    assert loss.dtype == result
+    hint = f"vectors of {dtype} have scores in {result}, as `similarities` gives them"
+    assert loss.dtype == result, f"the loss has {loss.dtype}: {hint}"
     expected = info_nce(anchors.double(), positives.double())
-    assert loss.item() == pytest.approx(expected.item(), rel=1e-5, abs=2e-6)
+    assert loss.item() == pytest.approx(expected.item(), rel=1e-5, abs=2e-6), hint
 
 
 def test_bf16_autocast_does_not_reach_the_scores():
@@ -337,7 +360,9 @@ def test_bf16_autocast_does_not_reach_the_scores():
     anchors, positives = vectors(4)
     expected = info_nce(anchors, positives)
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        assert torch.equal(info_nce(anchors, positives), expected)
+        assert torch.equal(info_nce(anchors, positives), expected), (
+            "autocast makes the scores less exact: take them from `similarities`"
+        )
 
 
 # --- properties -----------------------------------------------------------------------------------
@@ -347,7 +372,9 @@ def test_the_length_of_a_vector_does_not_matter():
     anchors, positives = vectors(5)
     scales = torch.tensor([[0.01], [3.0], [1.0], [100.0], [7.0], [0.5]])
     scaled = info_nce(anchors * scales, positives / scales)
-    torch.testing.assert_close(scaled, info_nce(anchors, positives), rtol=1e-5, atol=1e-6)  # fp32
+    hint = "the length of a vector matters: divide each vector by its length"
+    expected = info_nce(anchors, positives)
+    torch.testing.assert_close(scaled, expected, rtol=1e-5, atol=1e-6, msg=hint)  # fp32
 
 
 def test_the_order_of_the_batch_does_not_matter():
@@ -378,8 +405,9 @@ def test_a_zero_vector_gives_finite_numbers():
     anchors.requires_grad_()
     loss = info_nce(anchors, positives)
     loss.backward()
-    assert loss.isfinite()
-    assert anchors.grad.isfinite().all()
+    hint = "a vector of zeros is divided by its length; `similarities` divides by at least 1e-12"
+    assert loss.isfinite(), f"the loss is {loss}: {hint}"
+    assert anchors.grad.isfinite().all(), f"the gradient is not finite: {hint}"
 
 
 # --- arguments that are refused -------------------------------------------------------------------
@@ -406,8 +434,14 @@ def test_a_wrong_similarity_is_not_read_as_another_one():
 
 def test_vectors_that_do_not_belong_together_row_by_row():
     first, second = vectors(0)
-    # In the words of the student.
-    with pytest.raises(ValueError, match="."):
-        info_nce(first, second[:-1])
-    with pytest.raises(ValueError, match="."):
-        info_nce(first, first, hard_negatives=second[:-1])
+    for name, vectors_of in {"positives": {}, "hard_negatives": {"positives": first}}.items():
+        try:
+            info_nce(first, **{**vectors_of, name: second[:-1]})
+        except ValueError:
+            continue
+        except Exception as error:
+            pytest.fail(f"{name} of another shape must be a ValueError, not {error!r}: {REFUSED}")
+        pytest.fail(f"{name} of another shape were taken: {REFUSED}")
+
+
+REFUSED = "call check_same_shape, for hard negatives once for each block of B"
