@@ -50,6 +50,9 @@ def test_probability_0_changes_nothing():
     result = mask_tokens(input_ids, is_special, 60, MASK, probability=0.0)
     assert isinstance(result, tuple), f"found {result}, expected MaskedBatch: not written yet?"
     same, labels = result
+    assert same.dtype == labels.dtype == torch.int64, (
+        f"token ids are int64; here they are {same.dtype}, and labels {labels.dtype}"
+    )
     assert not (same == IGNORED).any(), "input_ids come first in MaskedBatch, then the labels"
     share = (labels != IGNORED)[~is_special].float().mean().item()
     hint = "with probability 0 no token is chosen, and none is changed: is it draw < probability?"
@@ -65,6 +68,8 @@ def test_probability_1_chooses_everything_but_special_tokens():
     input_ids, is_special = make_batch()
     before = input_ids.clone()
     changed, labels = mask_tokens(input_ids, is_special, 60, MASK, probability=1.0)
+    is_edge = (before == CLS) | (before == SEP)
+    assert torch.equal(is_special, is_edge), "is_special was written to; make a new tensor"
     is_missing = (labels == IGNORED) & ~is_special
     is_changed = changed != before
     hint = "special tokens are never chosen, all others are"
@@ -96,6 +101,9 @@ def hint_of_shares(masked: Tensor, kept: Tensor) -> str:
         (1.0, 0.0): "all that are chosen become [MASK]; 10 % become random, and 10 % stay.",
         (0.9, 0.0): "none that is chosen stays as it is; 10 % do, and 80 % become [MASK].",
         (0.8, 0.0): "none that is chosen stays as it is; 10 % do, and 10 % become random.",
+        (0.7, 0.2): (
+            "random tokens overwrite [MASK]: one draw decides between [MASK], random and the same."
+        ),
         (0.8, 0.2): "10 % of all that are chosen become random, not 10 % of the rest, nor none.",
         (0.0, 0.1): (
             "none that is chosen becomes mask_token_id: is it a fixed number here, or does a "
