@@ -41,12 +41,15 @@ def assert_shape(found: Tensor, expected: Tensor, hint: str) -> None:
     assert found.shape == expected.shape, (
         f"shape {tuple(found.shape)}, expected {tuple(expected.shape)}. {hint}"
     )
+    assert found.dtype == expected.dtype, (
+        f"dtype {found.dtype}, expected {expected.dtype}: convert the weights to value's dtype."
+    )
 
 
 def is_close(found: object, expected: Tensor) -> bool:
     if not isinstance(found, Tensor) or found.shape != expected.shape:
         return False
-    return torch.allclose(found, expected, rtol=0, atol=EXACT)
+    return torch.allclose(found.to(expected.dtype), expected, rtol=0, atol=EXACT)
 
 
 def assert_close(found: Tensor, expected: Tensor, hint: str, tolerance: float = EXACT) -> None:
@@ -99,6 +102,8 @@ def wrong_scores(query: Tensor, key: Tensor, value: Tensor) -> dict[str, Tensor]
         / math.sqrt(root),
         f"{divided}8, which is sqrt(64). Read the head size from query: query.size(-1).": product
         / 8,
+        f"{divided}2, which is sqrt(4), or sqrt(5) as a whole number. Take the root of "
+        "query.size(-1) as it is.": product / 2,
         "the scores are multiplied by sqrt(head size). Divide them.": product * root,
         "query and key are swapped: the scores are query @ key^T, and the arguments come as query, "
         "key, value.": scores.transpose(-2, -1),
@@ -212,6 +217,9 @@ def hint_of(attend: Attend, hint: str) -> str:
         for weight_hint, weigh in WRONG_WEIGHTS.items():
             weights.append((score_hint, weight_hint, weigh(scores)))
     weights.sort(key=lambda row: bool(row[0]) + bool(row[1]))
+    constant = attend(*inputs[:2], torch.ones_like(inputs[2]), None, 0.0, False)
+    if is_close(constant.amax(), constant.amin()) and not is_close(constant, constant * 0 + 1):
+        hint = f"the weights of a query sum to {constant.mean():.4g}, expected 1. {hint}"
     best = 3
     for score_hint, weight_hint, tensor in weights:
         for result_hint, finish in WRONG_RESULTS.items():
@@ -258,11 +266,16 @@ def hint_of_mask(attend: Attend, hint: str) -> str:
         "a masked token still counts in some heads: the mask is that of all heads.": torch.cat(
             [weights[:, :1], scores.softmax(dim=-1)[:, 1:]], dim=1
         ),
+        "masked queries get 0 here; the mask is that of the keys alone.": (
+            weights * kept.transpose(-2, -1)
+        ),
         "the mask of the first row is used for all rows of the batch.": (
             (scores + bias[:1]).softmax(dim=-1)
         ),
         "a masked token keeps a small weight: the score gets mask_bias, which is -1e308 here, and "
-        "not a number such as -10.": scores.masked_fill(bias != 0, -10.0).softmax(dim=-1),
+        "not a number such as -10. Are the scores limited, as by clamp?": scores.masked_fill(
+            bias != 0, -10.0
+        ).softmax(dim=-1),
     }
     for name, wrong in mistakes.items():
         if found.shape == value.shape and torch.allclose(
@@ -323,10 +336,11 @@ def check_mask_by_hand(attend: Attend) -> None:
     # -ln 3 takes the score of key 1 from ln 3 to 0, so both keys get a half.
     bias = torch.tensor([0.0, -math.log(3)], dtype=torch.float64)[None, None, None]
     found = attend(two_heads(QUERY_ROWS), two_heads(KEY_ROWS), value, bias, 0.0, False)
-    is_mask = is_close(found[:, :, :1], value[:, :, :1])
     hint = "mask_bias is added as it is: after the division by sqrt(head size), and not before it."
-    if is_mask:
+    if is_close(found[:, :, :1], value[:, :, :1]):
         hint = "mask_bias is added as it is; here each number that is not 0 masks its token."
+    if is_close(found, two_heads(EXPECTED_ROWS)):
+        hint = "mask_bias is added as it is; here only a very negative number has an effect."
     assert_close(
         found[:, :, :1],
         torch.full_like(found[:, :, :1], 0.5) * (value.sum(dim=-2, keepdim=True) > 0),
@@ -339,10 +353,11 @@ def check_dropout(attend: Attend) -> None:
 
     A link is 0 where it is dropped, with p = 3/4, and 1/8 / (1 - p) = 1/2 where it is kept.
     """
-    flat = torch.zeros(1, 1, 8, 8)
-    value = torch.cat([torch.eye(8), torch.eye(8)], dim=-1)[None, None]  # (1, 1, 8, 16)
+    flat = torch.zeros(2, 2, 8, 8)
+    value = torch.cat([torch.eye(8), torch.eye(8)], dim=-1).repeat(2, 2, 1, 1)  # (2, 2, 8, 16)
     torch.manual_seed(0)
-    links, again = attend(flat, flat, value, None, 0.75, True).chunk(2, dim=-1)
+    no_mask = torch.zeros(2, 1, 1, 8)
+    links, again = attend(flat, flat, value, no_mask, 0.75, True).chunk(2, dim=-1)
     found = set(links.unique().tolist())
     hint = (
         "are the weights that stay divided by 1 - p, and nothing else? BERT does not make them "
@@ -369,26 +384,32 @@ def check_dropout(attend: Attend) -> None:
     assert torch.equal(links, again), (
         "dropout must drop a link, for all D units at once: before the product with value"
     )
-    is_dropped = (links == 0).squeeze()
-    for dim in (0, 1):
+    is_dropped = links == 0  # (2, 2, 8, 8)
+    for dim in (-2, -1):
         is_mixed = is_dropped.any(dim) & ~is_dropped.all(dim)
         assert is_mixed.any(), "all links of a token are dropped together; draw each by itself"
-    # 64 links, three quarters of them on average, and five standard deviations.
-    share_dropped = (links == 0).float().mean()
-    assert 0.48 < share_dropped < 1.0, (
+    for dim, name in ((0, "rows of the batch"), (1, "heads")):
+        first, second = is_dropped.unbind(dim)
+        assert not torch.equal(first, second), (
+            f"all {name} drop the same links; draw each link by itself"
+        )
+    # 256 links, three quarters of them on average, and five standard deviations.
+    share_dropped = is_dropped.float().mean()
+    assert 0.61 < share_dropped < 0.89, (
         f"{share_dropped:.2f} of the links were dropped, expected about 0.75: is it the "
         "probability of dropping, not of keeping?"
     )
     assert_close(
         attend(flat, flat, value, None, 0.75, False),
-        torch.full((1, 1, 8, 16), 0.125),
+        torch.full((2, 2, 8, 16), 0.125),
         "with training=False nothing may be dropped",
         1e-7,  # float32
     )
 
 
 def test_mask_to_bias():
-    bias = mask_to_bias(torch.tensor([[1, 1, 0], [1, 0, 0]]), torch.float32)
+    mask = torch.tensor([[1, 1, 0], [1, 0, 0]])
+    bias = mask_to_bias(mask, torch.float32)
     assert isinstance(bias, Tensor), (
         f"mask_to_bias returns {bias}, expected a tensor: not written yet?"
     )
@@ -414,6 +435,7 @@ def test_mask_to_bias():
     assert bias.min() <= -1e4, (
         "the bias of padding must be very negative, as torch.finfo(dtype).min is (not .tiny)"
     )
+    assert mask.tolist() == [[1, 1, 0], [1, 0, 0]], "attention_mask was written to; make a new one"
     for dtype in (torch.float64, torch.bfloat16):
         bias = mask_to_bias(torch.tensor([[1, 0]]), dtype)
         assert bias.dtype == dtype, "the bias must have the dtype asked for"
@@ -448,11 +470,12 @@ def attention_by_loops(query: Tensor, key: Tensor, value: Tensor, bias: Tensor) 
 def check_slow_loop(attend: Attend) -> None:
     query, key, value = draw(3, 2, 3, 4, 5)  # (B, N, T, D) each
     bias = mask_to_bias(torch.tensor([[1, 1, 1, 1], [1, 1, 0, 0]]), torch.float64)
-    assert_close(
-        attend(query, key, value, bias, 0.0, False),
-        attention_by_loops(query, key, value, bias),
-        "compare your tensor line by line with attention_by_loops; are B, N, T, D in this order?",
-    )
+    found = attend(query, key, value, bias, 0.0, False)
+    expected = attention_by_loops(query, key, value, bias)
+    hint = "compare your tensor line by line with attention_by_loops; are B, N, T, D in this order?"
+    if not is_close(found, expected):
+        hint = hint_of(attend, hint) or hint_of_mask(attend, hint)
+    assert_close(found, expected, hint)
 
 
 # --- properties -----------------------------------------------------------------------------------
@@ -500,8 +523,14 @@ def check_order_of_keys_and_of_the_batch(attend: Attend) -> None:
 
 def check_extremes_stay_finite(attend: Attend) -> None:
     query, key, value = draw(3, 2, 3, 6, 4).float()
-    assert torch.isfinite(attend(query * 1e4, key * 1e4, value, None, 0.0, False)).all(), (
-        "large scores overflow: softmax without its maximum?"
+    found = attend(query * 1e4, key * 1e4, value, None, 0.0, False)
+    assert torch.isfinite(found).all(), "large scores overflow: softmax without its maximum?"
+    best = (query @ key.transpose(-2, -1)).argmax(dim=-1, keepdim=True)  # (B, N, T, 1)
+    expected = torch.take_along_dim(value, best, dim=-2)  # (B, N, T, D)
+    assert_close(
+        found,
+        expected,
+        "with large scores, the largest one takes all the weight: are the scores limited?",
     )
     everything_masked = mask_to_bias(torch.zeros(2, 6), torch.float32)
     found = attend(query, key, value, everything_masked, 0.0, False)
@@ -588,34 +617,56 @@ def test_heads_are_cut_from_neighbouring_units():
 
 def test_query_key_and_value_are_three_projections():
     layer = MultiHeadAttention(BertConfig(hidden_size=6, num_attention_heads=2)).double()
-    hidden_states = draw(2, 3, 6)
+    hidden_states = draw(2, 3, 6).requires_grad_()
     projected = layer.project(hidden_states)
     assert isinstance(projected, tuple) and len(projected) == 3, (
         f"project returns {type(projected).__name__}, expected three tensors: query, key, value"
     )
-    for found, name in zip(projected, ("query", "key", "value"), strict=True):
+    for number, name in enumerate(("query", "key", "value")):
+        found = projected[number]
         linear = layer.get_submodule(name)
         expected = linear(hidden_states)
         mistakes = {
             f"the bias of {name} is missing: call self.{name}.": expected - linear.bias,
             f"{name} is divided by sqrt(head size) here; attention does that.": expected
             / math.sqrt(layer.head_size),
+            f"the matrix of {name} is not transposed: call self.{name}.": (
+                hidden_states @ linear.weight + linear.bias
+            ),
+            "the hidden states are added back here; BertLayer does that.": hidden_states + expected,
+            "an activation stands behind the projection; there is none.": F.gelu(expected),
+            "a LayerNorm stands in front of the projection; there is none.": linear(
+                F.layer_norm(hidden_states, (6,))
+            ),
         }
         for other in ("query", "key", "value", "output"):
             wrong = layer.get_submodule(other)(hidden_states)
             mistakes[f"here {name} is self.{other} of them."] = wrong
-        hint = f"{name} is self.{name} of the hidden states, and the order is query, key, value"
+            mistakes[f"here it is self.{name} of the {other}."] = linear(wrong)
+        hint = (
+            f"{name} is self.{name} of the hidden states, (B, T, H) and not split yet, and the "
+            "order is query, key, value"
+        )
+        if not torch.equal(found, layer.project(hidden_states)[number]):
+            hint = "two calls of project differ: dropout belongs into `attention`, and not here."
         for mistake, wrong in mistakes.items():
             if is_close(found, wrong):
                 hint = f"{hint}; {mistake}"
         assert_close(found, expected, hint)
+        detached = f"{name} has no gradient: no_grad or detach on the way?"
+        assert found.requires_grad, detached
+        inputs = (hidden_states, linear.weight)
+        gradients = torch.autograd.grad(found.sum(), inputs, allow_unused=True)
+        assert None not in gradients, detached
 
 
 def test_a_layer_in_evaluation_drops_nothing():
     layer = MultiHeadAttention(BertConfig(hidden_size=12, num_attention_heads=3)).eval()
     hidden_states = torch.randn(2, 5, 12)
+    before = hidden_states.clone()
     found = layer(hidden_states)
     assert_shape(found, hidden_states, "MultiHeadAttention returns one tensor (B, T, H).")
+    assert torch.equal(before, hidden_states), "hidden_states was written to; make a new tensor"
     assert torch.equal(found, layer(hidden_states)), (
         "two calls in eval() differ: pass self.training on"
     )
@@ -629,6 +680,11 @@ def test_a_layer_in_evaluation_drops_nothing():
     layer.dropout_probability = 0.0
     assert torch.equal(layer(hidden_states), layer(hidden_states)), (
         "two calls with self.dropout_probability = 0 differ: is another number passed on?"
+    )
+    bias = mask_to_bias(torch.tensor([[1, 1, 1, 0, 0]] * 2), torch.float32)
+    trained = layer(hidden_states, bias)
+    assert torch.equal(trained, layer.eval()(hidden_states, bias)), (
+        "without dropout, train() and eval() differ under a mask: pass mask_bias on in both"
     )
 
 
@@ -660,6 +716,11 @@ def test_layer_equals_torch_multihead_attention(implementation):
     assert_close(
         found, expected, hint if is_right else hint_of_layer(found, ours, hidden_states, bias, hint)
     )
+    hint = "gets no gradient: is something detached on the way?"
+    assert found.requires_grad, f"the layer {hint}"
+    (found * draw(2, 5, 12, seed=1)).sum().backward()
+    for name, parameter in ours.named_parameters():
+        assert parameter.grad is not None, f"{name} {hint}"
 
 
 def wrong_heads(
@@ -680,8 +741,11 @@ def wrong_heads(
         f"self.{name} is applied twice: project has done it already.": split(
             layer.get_submodule(name)(vectors)
         ),
-        f"{name} is divided by sqrt(head size) here; attention does that.": heads
-        / math.sqrt(layer.head_size),
+        f"{'value' if name == 'value' else 'query or key'} is divided by sqrt(head size) here; "
+        "attention does that.": heads / math.sqrt(layer.head_size),
+        f"a LayerNorm stands in front of {name}; there is none.": split(
+            layer.get_submodule(name)(F.layer_norm(hidden, hidden.shape[-1:]))
+        ),
     }
     for other, tensor in projected.items():
         if other != name:
@@ -714,6 +778,7 @@ def wrong_joins(context: Tensor) -> dict[str, Tensor]:
         f"{side}their mean is taken.": context.mean(dim=1).repeat(1, 1, num_heads),
         f"{side}their sum is taken.": context.sum(dim=1).repeat(1, 1, num_heads),
         f"{side}the first one stands in place of all.": context[:, 0].repeat(1, 1, num_heads),
+        f"{side}the last one stands in place of all.": context[:, -1].repeat(1, 1, num_heads),
         "the result of attention is divided by sqrt(head size) once more.": (
             context.transpose(1, 2).flatten(2) / math.sqrt(head_size)
         ),
@@ -727,6 +792,10 @@ def wrong_ends(layer: MultiHeadAttention, joined: Tensor, hidden: Tensor) -> dic
         "": right,
         "self.output is not applied.": joined,
         "self.output is applied twice.": layer.output(right),
+        "the bias of self.output is missing: call self.output.": right - layer.output.bias,
+        "the matrix of self.output is not transposed: call self.output.": (
+            joined @ layer.output.weight + layer.output.bias
+        ),
         "the last layer is self.output; here it is self.value.": layer.value(joined),
         "the last layer is self.output; here it is self.query.": layer.query(joined),
         "the input is added back here; BertLayer does that.": hidden + right,
@@ -747,14 +816,19 @@ def hint_of_layer(
         "": bias,
         "the mask is not passed on to attention.": None,
         "the mask has the wrong sign when it is passed on.": -bias,
+        "the mask of the first row is used for all rows.": bias[:1],
     }
-    unsplit = [tensor.unsqueeze(1) for tensor in projected.values()]
-    one_head = attention(*unsplit, bias, 0.0, False).squeeze(1)
-    no_heads = (
-        "the heads are not split: all units are one head, so the scores are divided by sqrt(H). "
-        "Call self.split_heads."
-    )
-    contexts = [([no_heads], one_head.unflatten(-1, (layer.num_heads, -1)).transpose(1, 2))]
+    contexts = []
+    for num_heads in (1, 2, 4, 6, 12):
+        words = f"there are {num_heads} heads here: their number is self.num_heads."
+        if num_heads == 1:
+            words = (
+                "the heads are not split: all units are one head, so the scores are divided by "
+                "sqrt(H). Call self.split_heads."
+            )
+        heads = [x.unflatten(-1, (num_heads, -1)).transpose(1, 2) for x in projected.values()]
+        joined = attention(*heads, bias, 0.0, False).transpose(1, 2).flatten(2)
+        contexts.append(([words], joined.unflatten(-1, (layer.num_heads, -1)).transpose(1, 2)))
     for *parts, mask in itertools.product(*choices, masks.items()):
         words = [name for name, _ in (*parts, mask) if name]
         # The same mistake in all three, or at most two mistakes.
@@ -775,6 +849,27 @@ def hint_of_layer(
         if len(words) >= best:
             break
     return hint
+
+
+def test_a_layer_drops_weights_and_nothing_else():
+    """One token attends to itself alone, with the weight 1, which is dropped or doubled."""
+    config = BertConfig(hidden_size=12, num_attention_heads=3, attention_probs_dropout_prob=0.5)
+    layer = MultiHeadAttention(config).double().train()
+    with torch.no_grad():
+        layer.output.weight.copy_(torch.eye(12))
+        layer.output.bias.zero_()
+    hidden_states = draw(200, 1, 12)
+    torch.manual_seed(0)
+    found = layer.split_heads(layer(hidden_states))  # (B, N, 1, D)
+    is_kept = found.any(dim=-1, keepdim=True)  # (B, N, 1, 1)
+    value = layer.split_heads(layer.value(hidden_states))
+    hint = (
+        "with one token, a head is 0, or 1 / (1 - p) = 2 times its value. Does `attention` drop, "
+        "with p = self.dropout_probability, and nothing else?"
+    )
+    assert_close(found, 2 * value * is_kept, hint)
+    # 600 weights and five standard deviations.
+    assert 0.4 < is_kept.double().mean() < 0.6, f"{is_kept.double().mean():.2f} are kept: {hint}"
 
 
 # --- what is attended to --------------------------------------------------------------------------
