@@ -11,12 +11,24 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from torch import Tensor, nn
 
 from minbert.attention import MultiHeadAttention
 from minbert.bert import BertEmbeddings, BertLayer, FeedForward
 from teaching import calls, judging
 from teaching.calls import Call, Values
-from teaching.judging import Judge, Rng, equal, equal_to, normal, outputs, uniform, whole
+from teaching.judging import (
+    Answer,
+    Judge,
+    Right,
+    Rng,
+    equal,
+    equal_to,
+    normal,
+    outputs,
+    uniform,
+    whole,
+)
 
 
 class Check(NamedTuple):
@@ -50,8 +62,76 @@ def check(
     return Check(name, call, judge, values, is_weak or bool(error), error)
 
 
+def call_for_gradients(function: Any, values: Values) -> Tensor:
+    """The gradients of a module's parameters and hidden states, one behind the other."""
+    leaves: list[Tensor] = []
+
+    def noted(module: nn.Module, **arguments: Any) -> Any:
+        leaves.extend(module.parameters())
+        if "hidden_states" in arguments:
+            leaves.append(arguments["hidden_states"].requires_grad_())
+        return function(module, **arguments)
+
+    output = calls.call_module(noted, values)
+    probe = torch.randn(output.shape, generator=torch.Generator().manual_seed(0))
+    gradients = torch.autograd.grad(
+        (output * probe).sum(), leaves, allow_unused=True, materialize_grads=True
+    )
+    return torch.cat([gradient.flatten() for gradient in gradients])
+
+
+def call_in_a_second_group(function: Any, values: Values) -> Any:
+    """`call_update`, where the defaults and the first group have other settings."""
+
+    def update(optimizer: Any, parameter: nn.Parameter, group: Values) -> None:
+        other = {"lr": 2.0, "betas": (0.1, 0.2), "eps": 3.0, "weight_decay": 0.0}
+        optimizer.defaults.update(other)
+        optimizer.param_groups = [{**group, **other}, group]
+        function(optimizer, parameter, group)
+
+    return calls.call_update(update, values)
+
+
+def judge_loss(values: Values, answer: Answer, right: Right) -> str:
+    """The right number in float32, also where half precision comes in."""
+    is_half = values["cast_to"] == torch.float16
+    wrong = equal_to(2e-3 if is_half else 1e-4)(values, answer, right)
+    if not wrong and answer.dtype != "float32" and values["cast_to"] != torch.float64:
+        wrong = f"dtype {answer.dtype}, expected float32"
+    return wrong
+
+
+def judge_tokens(values: Values, answer: Answer, right: Right) -> str:
+    """The law of the draws, and whole numbers."""
+    wrong = judging.judge_tokens(values, answer, right)
+    is_whole = all(part.dtype.kind == "i" for result in answer.output for part in result)
+    return wrong or ("" if is_whole else "token ids and labels are whole numbers, int64")
+
+
+def judge_dtype(values: Values, answer: Answer, right: Right) -> str:
+    """The dtype of the released function's result."""
+    expected = right().dtype
+    return "" if answer.dtype == expected else f"dtype {answer.dtype}, expected {expected}"
+
+
+def judge_dropped_heads(values: Values, answer: Answer, right: Right) -> str:
+    """Of one token in equal rows, each of two heads is dropped or doubled: four results."""
+    undropped = right(training=False).output
+    results, numbers = np.unique(answer.output.round(6), axis=0, return_inverse=True)
+    wrong = f"dropout acts on weights inside `attention` alone; {len(results)} results, expected 4"
+    if len(results) != 4 or judging.compare(results.mean(axis=0), undropped[0]):
+        return wrong
+    is_uneven = any(judging.is_far(numbers == number, 0.25) for number in range(4))
+    return "the probability of dropout is another one" if is_uneven else ""
+
+
+def ending_with_0(rng: Rng) -> Any:
+    """Gradients of four steps, the last of them 0: (4, 2, 4)."""
+    return rng.standard_normal((4, 2, 4)) * np.array([1, 1, 1, 0])[:, None, None]
+
+
 # What most checks of a function share.
-HEADS_SHAPE = (2, 3, 5, 4)
+HEADS_SHAPE = (2, 3, 5, 6)
 ATTENTION = partial(
     check,
     query=normal(*HEADS_SHAPE),
@@ -70,10 +150,11 @@ DROPPED_ATTENTION = partial(
 )
 MASK = partial(check, judge=judging.judge_mask, attention_mask=judging.padding_mask)
 MODULE = partial(check, call=calls.call_module)
+WEIGHTS = "gradients of the weights"
 HIDDEN = partial(MODULE, hidden_states=normal(2, 5, 8))
 HEADS = partial(HIDDEN, build=MultiHeadAttention)
 DROPPED_HEADS = partial(HEADS, config={"attention_probs_dropout_prob": 0.5})
-STEPS = partial(check, call=calls.call_update, start=normal(2, 4), gradients=normal(4, 2, 4))
+STEPS = partial(check, call=calls.call_update, start=normal(2, 4), gradients=ending_with_0)
 EMBEDDINGS = partial(
     MODULE, build=BertEmbeddings, input_ids=whole(30, 3, 7), token_type_ids=whole(2, 3, 7)
 )
@@ -82,10 +163,8 @@ FEED_FORWARD = partial(HIDDEN, build=FeedForward)
 LAYER = partial(HIDDEN, build=BertLayer, mask_bias=None)
 DROPPED_LAYER = partial(LAYER, training=True, config={"hidden_dropout_prob": 0.5})
 SCHEDULE = partial(check, call=calls.call_schedule, judge=judging.judge_schedule)
-TOKENS = partial(
-    check, call=calls.call_mask_tokens, judge=judging.judge_tokens, input_ids=judging.draw_ids
-)
-LOSS = partial(check, judge=equal_to(1e-4), cast_to=torch.float32)
+TOKENS = partial(check, call=calls.call_mask_tokens, judge=judge_tokens, input_ids=judging.draw_ids)
+LOSS = partial(check, judge=judge_loss, cast_to=torch.float32)
 SENTIMENT = partial(LOSS, logits=outputs(6, 5), labels=judging.draw_classes, cast=["logits"])
 PARAPHRASE = partial(LOSS, logit=outputs(6), labels=judging.draw_pairs, cast=["logit"])
 SIMILARITY = partial(LOSS, prediction=outputs(6), labels=uniform(0, 5, 6), cast=["prediction"])
@@ -118,7 +197,12 @@ CHECKS: dict[str, list[Check]] = {
             key=normal(*HEADS_SHAPE, scale=60.0),
         ),
         ATTENTION("gradients", gradients_of=["query", "key", "value"]),
-        DROPPED_ATTENTION("dropout", judge=judging.judge_dropped_attention, training=True),
+        DROPPED_ATTENTION(
+            "dropout",
+            judge=judging.judge_dropped_attention,
+            training=True,
+            mask_bias=normal(20, 1, 1, 8),
+        ),
         DROPPED_ATTENTION("no dropout in evaluation"),
     ],
     "mask_to_bias": [
@@ -126,12 +210,23 @@ CHECKS: dict[str, list[Check]] = {
         MASK("float64", dtype=torch.float64),
         MASK("bfloat16", dtype=torch.bfloat16),
     ],
-    "MultiHeadAttention.project": [HEADS("values")],
+    "MultiHeadAttention.project": [
+        HEADS("values"),
+        HEADS(WEIGHTS, call=call_for_gradients),
+        DROPPED_HEADS("no dropout here", training=True),
+    ],
     "MultiHeadAttention.forward": [
         HEADS("values"),
         HEADS("mask", mask_bias=judging.padding_bias),
         HEADS("gradients", gradients_of=["hidden_states"]),
-        DROPPED_HEADS("dropout", judge=judging.judge_dropped_inside, is_weak=True, training=True),
+        HEADS(WEIGHTS, call=call_for_gradients, training=True, mask_bias=judging.padding_bias),
+        DROPPED_HEADS(
+            "dropout",
+            judge=judge_dropped_heads,
+            is_weak=True,
+            training=True,
+            hidden_states=lambda rng: np.tile(rng.standard_normal((1, 1, 8)), (400, 1, 1)),
+        ),
         DROPPED_HEADS("no dropout in evaluation"),
         HEADS("no dropout with p = 0", training=True),
     ],
@@ -141,6 +236,7 @@ CHECKS: dict[str, list[Check]] = {
         STEPS("large eps", settings={"eps": 0.5}),
         STEPS("no bias correction", settings={"correct_bias": False}),
         STEPS("decay", settings={"weight_decay": 0.3}),
+        STEPS("a second group", call=call_in_a_second_group, settings={"weight_decay": 0.3}),
         STEPS("decay without correction", settings={"weight_decay": 0.3, "correct_bias": False}),
     ],
     "BertEmbeddings.forward": [
@@ -148,6 +244,10 @@ CHECKS: dict[str, list[Check]] = {
         EMBEDDINGS("no segments", config={"model_type": "distilbert"}),
         EMBEDDINGS("positions of RoBERTa", config={"model_type": "roberta", "pad_token_id": 1}),
         EMBEDDINGS("a projection", config=PROJECTED),
+        # Without padding, whose row may get a gradient or none.
+        EMBEDDINGS(
+            WEIGHTS, call=call_for_gradients, input_ids=lambda rng: rng.integers(1, 30, (3, 7))
+        ),
         EMBEDDINGS(
             "dropout",
             judge=judging.judge_dropped_embeddings,
@@ -165,11 +265,13 @@ CHECKS: dict[str, list[Check]] = {
     "FeedForward.forward": [
         FEED_FORWARD("values"),
         FEED_FORWARD("other activation", config={"hidden_act": "relu"}),
+        FEED_FORWARD(WEIGHTS, call=call_for_gradients),
     ],
     "BertLayer.forward": [
         LAYER("values"),
         LAYER("mask", mask_bias=judging.padding_bias),
         LAYER("positions", positions=lambda rng: rng.permutation(10)[:3]),
+        LAYER(WEIGHTS, call=call_for_gradients, training=True, mask_bias=judging.padding_bias),
         DROPPED_LAYER(
             "dropout of attention",
             judge=judging.judge_dropped_inside,
@@ -201,9 +303,11 @@ CHECKS: dict[str, list[Check]] = {
     ],
     "sentiment_loss": [
         SENTIMENT("values"),
-        SENTIMENT("half precision", judge=equal_to(2e-3), cast_to=torch.float16),
+        SENTIMENT("half precision", cast_to=torch.float16),
+        SENTIMENT("labels of int64", labels=whole(5, 6)),
         SENTIMENT("large logits", logits=outputs(6, 5, scale=300.0)),
         SENTIMENT("weights", weights=uniform(0.2, 3.0, 5)),
+        SENTIMENT("weights in half precision", weights=uniform(0.2, 3.0, 5), cast_to=torch.float16),
         SENTIMENT("gradients", cast_to=torch.float64, gradients_of=["logits"]),
     ],
     "paraphrase_loss": [
@@ -212,6 +316,14 @@ CHECKS: dict[str, list[Check]] = {
         PARAPHRASE("shift", shift=0.7),
         PARAPHRASE("shift down", shift=-0.7),
         PARAPHRASE("weights", weights=uniform(0.2, 3.0, 2)),
+        PARAPHRASE("half precision", cast_to=torch.float16),
+        PARAPHRASE("labels of int64", labels=whole(2, 6)),
+        PARAPHRASE(
+            "several labels",
+            logit=outputs(6, 2),
+            labels=uniform(0, 1, 6, 2),
+            weights=uniform(0.2, 3.0, 2, 2),
+        ),
         PARAPHRASE("gradients", cast_to=torch.float64, gradients_of=["logit"]),
         PARAPHRASE("shapes", error="ValueError", logit=outputs(6, 1)),
     ],
@@ -231,7 +343,7 @@ CHECKS: dict[str, list[Check]] = {
             same_hard=judging.sometimes,
         ),
         HARD_NEGATIVES("gradients", gradients_of=["anchors", "positives", "hard_negatives"]),
-        INFO_NCE(
+        HARD_NEGATIVES(
             "a trained temperature",
             temperature=uniform(0.2, 0.8, 1),
             gradients_of=["temperature"],
@@ -244,6 +356,8 @@ CHECKS: dict[str, list[Check]] = {
         JOINT("smallest", argument="smallest"),
         JOINT("another limit", error="ValueError", argument="median"),
         REPEATED,
+        JOINT("no task", error="ValueError", num_rows={}),
+        JOINT("a task without batches", error="ValueError", num_rows={"sst": 5, "para": 0}),
     ],
     "mt_dnn": [
         MT_DNN("all batches"),
@@ -255,7 +369,10 @@ CHECKS: dict[str, list[Check]] = {
             num_rows={"sst": 5, "para": 11, "sts": 4},
             argument={"sst": 1.5, "para": 0.75, "sts": 1.25},
         ),
+        MT_DNN("a weight of another task", error="ValueError", argument={"qqp": 2.0}),
         REPEATED,
+        MT_DNN("no task", error="ValueError", num_rows={}),
+        MT_DNN("a task without batches", error="ValueError", num_rows={"sst": 5, "para": 0}),
     ],
     "pcgrad_weights": [
         PCGRAD("three tasks", gramian=judging.gramian(3), num_calls=300),
@@ -265,6 +382,12 @@ CHECKS: dict[str, list[Check]] = {
         PCGRAD("mean", gramian=judging.gramian(3), reduction="mean"),
         PCGRAD("the generator alone", gramian=judging.gramian(4), num_calls=20, is_reseeded=True),
         PCGRAD("a zero gradient", gramian=judging.gramian(3, is_zero=True)),
+        PCGRAD(
+            "float32",
+            judge=judge_dtype,
+            is_weak=True,
+            gramian=lambda rng: judging.gramian(3)(rng).astype(np.float32),
+        ),
     ],
 }
 
