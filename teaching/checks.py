@@ -265,7 +265,7 @@ CHECKS: dict[str, list[Check]] = {
     "FeedForward.forward": [
         FEED_FORWARD("values"),
         FEED_FORWARD("other activation", config={"hidden_act": "relu"}),
-        FEED_FORWARD(WEIGHTS, call=call_for_gradients),
+        FEED_FORWARD(WEIGHTS, call=call_for_gradients, training=True),
     ],
     "BertLayer.forward": [
         LAYER("values"),

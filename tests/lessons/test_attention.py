@@ -21,6 +21,7 @@ from torch import Tensor, nn
 
 from minbert import BertConfig
 from minbert.attention import MultiHeadAttention, attention, mask_to_bias
+from tests.relations import relation
 
 Attend = Callable[..., Tensor]
 
@@ -56,7 +57,8 @@ def assert_close(found: Tensor, expected: Tensor, hint: str, tolerance: float = 
     assert_shape(found, expected, hint)
     difference = (found - expected).abs().max().item()
     assert difference <= tolerance, (
-        f"off by {difference:.2e}, at most {tolerance:.0e} expected. {hint}"
+        f"off by {difference:.2e}, at most {tolerance:.0e} expected. "
+        f"{relation(found, expected)}{hint}"
     )
 
 

@@ -27,6 +27,7 @@ from minbert import BertConfig, BertModel
 from minbert.attention import MultiHeadAttention
 from minbert.bert import BertEmbeddings, BertLayer, FeedForward
 from minbert.weights import to_hugging_face
+from tests.relations import relation
 
 TINY = BertConfig(
     vocab_size=60,
@@ -72,7 +73,8 @@ def assert_close(found: Tensor, expected: Tensor, tolerance: float, hint: str) -
     )
     difference = (found - expected).abs().max().item()
     assert difference <= tolerance, (
-        f"off by {difference:.2e}, at most {tolerance:.0e} expected. {hint}"
+        f"off by {difference:.2e}, at most {tolerance:.0e} expected. "
+        f"{relation(found, expected)}{hint}"
     )
 
 
@@ -131,6 +133,13 @@ def mistakes_of_embeddings(layer: BertEmbeddings, ids: Tensor, types: Tensor) ->
             total.transpose(1, 2), (4,)
         ).transpose(1, 2),
         "self.norm has weights of its own; call it.": F.layer_norm(total, (24,), eps=0.1),
+        "the variance is divided by H, and not by H - 1: call self.norm.": norm.bias
+        + norm.weight
+        * (total - total.mean(-1, keepdim=True))
+        / (total.var(-1, keepdim=True) + norm.eps).sqrt(),
+        "the segments of the first row are used for all rows.": norm(
+            w + p + layer.segment(types[:1])
+        ),
         EPS: F.layer_norm(total, (24,), norm.weight, norm.bias),
     }
 
@@ -217,6 +226,12 @@ def hint_of_network(feed_forward_class: type[FeedForward]) -> str:
         found = layer(x)
     except RuntimeError as error:
         pytest.fail(f"{hint} Up takes H units to I, and down takes I units to H. {error}")
+    if not isinstance(found, Tensor) or found.shape != x.shape:
+        return ""
+    if not torch.equal(found, layer(x)):
+        return "two calls differ: nothing is dropped in the network; BertLayer drops."
+    if not torch.allclose(found[:, :1], layer(x[:, :1])):
+        return "a token's result depends on the others; each token is transformed by itself."
     up = layer.up(x)
     down = layer.down
     gelu = F.gelu
@@ -237,11 +252,19 @@ def hint_of_network(feed_forward_class: type[FeedForward]) -> str:
         "`up` is all that is applied: down(gelu(up(x))).": up,
         "the bias of `up` is missing: call self.up.": down(gelu(x @ layer.up.weight.T)),
         "the bias of `down` is missing: call self.down.": gelu(up) @ down.weight.T,
+        "the bias of `up` is added twice: self.up has added it.": down(gelu(up + layer.up.bias)),
+        "the bias of `down` is added twice: self.down has added it.": right + down.bias,
+        "a LayerNorm stands in front; BertLayer has it.": down(
+            gelu(layer.up(F.layer_norm(x, x.shape[-1:])))
+        ),
+        "a LayerNorm stands between the layers; there is none.": down(
+            F.layer_norm(gelu(up), up.shape[-1:])
+        ),
     }
     mistakes |= {name: down(activate(up)) for name, activate in WRONG_ACTIVATIONS.items()}
-    if not isinstance(found, Tensor) or is_equal(found, right):
+    if is_equal(found, right):
         return ""
-    return name_of(found, mistakes) or hint
+    return name_of(found, mistakes) or relation(found, right) + hint
 
 
 def check_feed_forward(feed_forward_class: type[FeedForward]) -> None:

@@ -1,0 +1,32 @@
+"""What a wrong result is of the right one, for hints of lesson tests. A hand-out has it, too."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+
+def relation(found: Tensor, expected: Tensor) -> str:
+    """Say how a wrong tensor follows from the right one, or "".
+
+    found, expected: of the same shape, floating point, with more than one number. The text is a
+    sentence with a space behind it, such as "The result is 2 times the right one. ".
+    """
+    found = found.detach().double()
+    expected = expected.detach().double()
+    if found.numel() < 2 or not found.isfinite().all():
+        return ""
+
+    def is_equal(wrong: Tensor) -> bool:
+        return bool(((found - wrong).abs() <= 1e-5 * expected.abs().max()).all())
+
+    factor = float((found * expected).sum() / expected.square().sum().clamp(min=1e-30))
+    offset = float((found - expected).mean())
+    if is_equal(factor * expected):
+        return f"The result is {factor:.4g} times the right one. "
+    if is_equal(expected + offset):
+        return f"The result is the right one plus {offset:.4g}. "
+    if found.dim() > 1 and is_equal(expected.flip(0)):
+        return "The rows of the batch are in reverse. "
+    if found.dim() > 1 and is_equal(expected[:1].expand_as(expected)):
+        return "All rows of the batch have the result of the first one. "
+    return ""
