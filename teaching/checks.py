@@ -114,15 +114,23 @@ def judge_dtype(values: Values, answer: Answer, right: Right) -> str:
     return "" if answer.dtype == expected else f"dtype {answer.dtype}, expected {expected}"
 
 
-def judge_dropped_heads(values: Values, answer: Answer, right: Right) -> str:
-    """Of one token in equal rows, each of two heads is dropped or doubled: four results."""
-    undropped = right(training=False).output
-    results, numbers = np.unique(answer.output.round(6), axis=0, return_inverse=True)
-    wrong = f"dropout acts on weights inside `attention` alone; {len(results)} results, expected 4"
-    if len(results) != 4 or judging.compare(results.mean(axis=0), undropped[0]):
-        return wrong
-    is_uneven = any(judging.is_far(numbers == number, 0.25) for number in range(4))
-    return "the probability of dropout is another one" if is_uneven else ""
+def judge_equal_rows(values: Values, answer: Answer, right: Right) -> str:
+    """Of equal rows, dropout makes a few results, each as likely as another."""
+    expected = np.unique(right().output.round(5), axis=0)
+    results, numbers = np.unique(answer.output.round(5), axis=0, return_inverse=True)
+    if len(results) != len(expected):
+        return f"dropout gives {len(results)} results for equal rows, expected {len(expected)}"
+    wrong = judging.compare(results, expected, 1e-4)
+    if wrong:
+        return f"dropout gives other results: {wrong}"
+    shares = [numbers.reshape(-1) == number for number in range(len(results))]
+    is_uneven = any(judging.is_far(share, 1 / len(results)) for share in shares)
+    return "dropout has another probability" if is_uneven else ""
+
+
+def equal_rows(size: int) -> judging.Drawn:
+    """One token, 400 times: (400, 1, size)."""
+    return lambda rng: np.tile(rng.standard_normal((1, 1, size)), (400, 1, 1))
 
 
 def ending_with_0(rng: Rng) -> Any:
@@ -162,6 +170,15 @@ PROJECTED = {"model_type": "electra", "embedding_size": 4}
 FEED_FORWARD = partial(HIDDEN, build=FeedForward)
 LAYER = partial(HIDDEN, build=BertLayer, mask_bias=None)
 DROPPED_LAYER = partial(LAYER, training=True, config={"hidden_dropout_prob": 0.5})
+# Of three units, each is dropped or doubled: eight results.
+DROPPED_ROWS = partial(
+    LAYER,
+    judge=judge_equal_rows,
+    is_weak=True,
+    training=True,
+    hidden_states=equal_rows(3),
+    config={"hidden_dropout_prob": 0.5, "hidden_size": 3, "num_attention_heads": 1},
+)
 SCHEDULE = partial(check, call=calls.call_schedule, judge=judging.judge_schedule)
 TOKENS = partial(check, call=calls.call_mask_tokens, judge=judge_tokens, input_ids=judging.draw_ids)
 LOSS = partial(check, judge=judge_loss, cast_to=torch.float32)
@@ -222,10 +239,10 @@ CHECKS: dict[str, list[Check]] = {
         HEADS(WEIGHTS, call=call_for_gradients, training=True, mask_bias=judging.padding_bias),
         DROPPED_HEADS(
             "dropout",
-            judge=judge_dropped_heads,
+            judge=judge_equal_rows,
             is_weak=True,
             training=True,
-            hidden_states=lambda rng: np.tile(rng.standard_normal((1, 1, 8)), (400, 1, 1)),
+            hidden_states=equal_rows(8),
         ),
         DROPPED_HEADS("no dropout in evaluation"),
         HEADS("no dropout with p = 0", training=True),
@@ -270,20 +287,14 @@ CHECKS: dict[str, list[Check]] = {
     "BertLayer.forward": [
         LAYER("values"),
         LAYER("mask", mask_bias=judging.padding_bias),
-        LAYER("positions", positions=lambda rng: rng.permutation(10)[:3]),
+        LAYER(
+            "positions",
+            positions=lambda rng: rng.permutation(10)[:3],
+            mask_bias=judging.padding_bias,
+        ),
         LAYER(WEIGHTS, call=call_for_gradients, training=True, mask_bias=judging.padding_bias),
-        DROPPED_LAYER(
-            "dropout of attention",
-            judge=judging.judge_dropped_inside,
-            is_weak=True,
-            zeros=["feed_forward.down"],
-        ),
-        DROPPED_LAYER(
-            "dropout of the network",
-            judge=judging.judge_dropped_inside,
-            is_weak=True,
-            zeros=["attention.output"],
-        ),
+        DROPPED_ROWS("dropout of attention", zeros=["feed_forward.down"]),
+        DROPPED_ROWS("dropout of the network", zeros=["attention.output"]),
         # Where both give 0, nothing is left to drop.
         DROPPED_LAYER("no dropout of a sum", zeros=["feed_forward.down", "attention.output"]),
     ],

@@ -632,15 +632,18 @@ def test_a_layer_of_some_tokens_alone():
     torch.manual_seed(0)
     layer = BertLayer(TINY).eval()
     hidden_states = torch.randn(2, 5, 24)
-    found = layer(hidden_states, None, torch.tensor([2, 6]))
-    expected = layer(hidden_states, None).flatten(0, 1)[[2, 6]].unsqueeze(1)
-    assert_close(
-        found,
-        expected,
-        1e-5,
+    positions = torch.tensor([2, 6])
+    bias = torch.tensor([0.0, 0, 0, 0, -1e9])[None, None, None]
+    found = layer(hidden_states, bias, positions)
+    expected = layer(hidden_states, bias).flatten(0, 1)[positions].unsqueeze(1)
+    hint = (
         "`tokens_at` takes the tokens of `positions`, (P, 1, H): of the layer's input and of what "
-        "attention returns, so behind it. Otherwise they don't see the rest of their sentence.",
+        "attention returns, so behind it. Otherwise they don't see the rest of their sentence."
     )
+    unmasked = layer(hidden_states, None, positions)
+    if found.shape == unmasked.shape and torch.equal(found, unmasked):
+        hint = "with `positions`, too, mask_bias is passed on to self.attention."
+    assert_close(found, expected, 1e-5, hint)
 
 
 def test_pooler_by_hand():
@@ -757,6 +760,36 @@ def test_a_layer_drops_by_the_hidden_probability():
         assert not torch.equal(layer(hidden_states, None), layer(hidden_states, None)), (
             f"two calls in train() are equal: the output of {part} has dropout, too, self.dropout"
         )
+
+
+def test_a_layer_drops_what_attention_and_the_network_return():
+    """A unit of either is 0, or 1 / (1 - p) = 2 times as large, before it is added."""
+    layer = BertLayer(dataclasses.replace(TINY, hidden_dropout_prob=0.5)).double().train()
+    x = torch.randn(2, 5, 24, dtype=torch.float64)
+    with recorded(layer) as calls, torch.no_grad():
+        found = layer(x, None)
+    by_part = {call.part: call for call in calls}
+    if set(by_part) != {*PARTS}:
+        pytest.skip("a part is not called as a module")
+    y = by_part["attention_norm"].result
+    for part, norm, before in (
+        ("attention", "attention_norm", x),
+        ("feed_forward", "feed_forward_norm", y),
+    ):
+        added = by_part[norm].inputs - before
+        is_kept = added.abs() > 1e-9
+        hint = (
+            f"self.dropout is applied once, to what self.{part} returns, before it is added: a "
+            "unit is 0, or 1 / (1 - p) = 2 times as large."
+        )
+        assert_close(added, 2 * by_part[part].result * is_kept, 1e-9, hint)
+        # 240 units and five standard deviations.
+        share = is_kept.double().mean().item()
+        assert 0.33 < share < 0.67, f"{share:.2f} of the units stay, expected 0.5. {hint}"
+    hint = "the network reads the output of the first norm as it is: no dropout stands in front."
+    assert_close(by_part["feed_forward"].inputs, y, 1e-9, hint)
+    hint = "the layer returns the output of the second norm as it is: no dropout stands behind."
+    assert_close(found, by_part["feed_forward_norm"].result, 1e-9, hint)
 
 
 @pytest.mark.parametrize("field", ["hidden_dropout_prob", "attention_probs_dropout_prob"])
