@@ -210,8 +210,8 @@ WRONG_RESULTS: dict[str, Callable[..., Tensor]] = {
 
 def hint_of(attend: Attend, hint: str) -> str:
     """The mistakes that lead to the results of a function, as few as possible, or `hint`."""
-    inputs = draw(3, 2, 3, 4, 5)
-    found = attend(*draw(3, 2, 3, 4, 5), None, 0.0, False)
+    inputs = draw(3, 2, 3, 7, 5)
+    found = attend(*draw(3, 2, 3, 7, 5), None, 0.0, False)
     if not isinstance(found, Tensor):
         return hint
     weights = []
