@@ -96,7 +96,9 @@ def test_linear_by_hand():
         if found[3:] == pytest.approx([line(step) for step in range(3, 10)]):
             hint = mistake
     expected = [8 / 8, 7 / 8, 6 / 8, 5 / 8, 4 / 8, 3 / 8, 2 / 8, 1 / 8]
-    assert found[2:] == pytest.approx(expected), hint
+    if found[2:] == pytest.approx(expected, abs=0.05):
+        hint = "nearly right: is the factor rounded, or something small added?"
+    assert found[2:] == pytest.approx(expected), f"{found[2:]}, expected {expected}: {hint}"
     found = [linear(step, 4) for step in range(5)]
     assert found[4] <= 0.0, "the line goes down to 0, at step num_steps; it has no lowest factor"
     assert found == [1.0, 0.75, 0.5, 0.25, 0.0], "without warm-up, 1 at step 0 and 0 at num_steps"
@@ -153,6 +155,8 @@ def test_cosine_by_hand():
         if found[:3] == pytest.approx(wrong, abs=1e-3):
             hint = mistake
     expected = [1.0, 0.75, 0.5, 0.0]
+    if found == pytest.approx(expected, abs=0.02):
+        hint = "nearly right: is pi or the factor rounded, or something small added?"
     assert found == pytest.approx(expected), f"{found}, expected {expected}: {hint}"
     found = [cosine(step, 8, 2) for step in (0, 1)]
     hint = "before step num_warmup_steps, the factor is that of `warmup`"
