@@ -387,7 +387,7 @@ CHECKS: dict[str, list[Check]] = {
         MT_DNN("a task without batches", error="ValueError", num_rows={"sst": 5, "para": 0}),
     ],
     "pcgrad_weights": [
-        PCGRAD("three tasks", gramian=judging.gramian(3), num_calls=300),
+        PCGRAD("three tasks", gramian=judging.gramian(3), num_calls=600),
         PCGRAD("four tasks", gramian=judging.gramian(4)),
         PCGRAD("never on itself", gramian=judging.conflict_with_itself, num_calls=60),
         PCGRAD("two tasks", gramian=judging.gramian(2)),

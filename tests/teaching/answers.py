@@ -458,6 +458,18 @@ for i in range(k):
 return torch.stack(rows).sum(0) if reduction == "sum" else torch.stack(rows).mean(0)
 """,
     ),
+    (
+        "pcgrad_weights",
+        """
+weights = torch.eye(len(gramian), dtype=gramian.dtype)
+for i in range(len(gramian)):
+    for j in reversed(torch.randperm(len(gramian), generator=generator).tolist()):
+        conflict = gramian[j] @ weights[i]
+        if j != i and conflict < 0 and gramian[j, j] > 0:
+            weights[i, j] -= conflict / gramian[j, j]
+return reduce(weights, reduction)
+""",
+    ),
 ]
 
 # Code at the top of a student's file that a style above calls.
