@@ -19,9 +19,10 @@ from minbert import AdamW, BertConfig, fast
 Values = dict[str, Any]
 
 # A case is its values by name: arrays and plain values. These say how a function is called, and are
-# none of its arguments. `seed`: of torch. `cast`: the arrays that are passed in the dtype
-# `cast_to`. `gradients_of`: the arrays whose gradients are judged.
-SETTINGS_OF_CALLS = {"seed", "cast", "cast_to", "gradients_of"}
+# none of its arguments. `seed`: of torch. `draws`: how often the rows of the arrays are repeated.
+# `cast`: the arrays that are passed in the dtype `cast_to`. `gradients_of`: the arrays whose
+# gradients are judged.
+SETTINGS_OF_CALLS = {"seed", "draws", "cast", "cast_to", "gradients_of"}
 
 # Calls a function, with the values of a case.
 Call = Callable[[Any, Values], Any]
@@ -47,7 +48,10 @@ def answer(function: Any, call: Call, values: Values) -> str:
     times one that is always the same). An exception of the function is `error` instead.
     """
     torch.manual_seed(values["seed"])
-    arrays = {name: value for name, value in values.items() if isinstance(value, np.ndarray)}
+    arrays = {}
+    for name, value in values.items():
+        if isinstance(value, np.ndarray):
+            arrays[name] = np.concatenate([value] * values.get("draws", 1))
     tensors = {name: torch.from_numpy(value.copy()) for name, value in arrays.items()}
     wanted = values.get("gradients_of", [])
     for name in wanted:
@@ -117,12 +121,13 @@ CONFIG = {
 def call_module(function: Any, values: Values) -> Any:
     """Call a method of a module with random weights in float64, and pass it tensors and None.
 
-    build: the class of the module. config: what differs from CONFIG. zeros: layers that give 0.
+    build: the class of the module. config: what differs from CONFIG. The weights are always the
+    same: `seed` is that of dropout.
     """
     module = values["build"](BertConfig(**CONFIG | values.get("config", {}))).double()
-    for name, parameter in module.named_parameters():
-        is_zero = name.rpartition(".")[0] in values.get("zeros", ())
-        nn.init.normal_(parameter, std=0.0 if is_zero else 1.0)
+    generator = torch.Generator().manual_seed(0)
+    for parameter in module.parameters():
+        nn.init.normal_(parameter, std=0.4, generator=generator)
     module.train(values.get("training", False))
     arguments = {name: value for name, value in values.items() if isinstance(value, Tensor | None)}
     output = function(module, **arguments)

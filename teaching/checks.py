@@ -114,25 +114,6 @@ def judge_dtype(values: Values, answer: Answer, right: Right) -> str:
     return "" if answer.dtype == expected else f"dtype {answer.dtype}, expected {expected}"
 
 
-def judge_equal_rows(values: Values, answer: Answer, right: Right) -> str:
-    """Of equal rows, dropout makes a few results, each as likely as another."""
-    expected = np.unique(right().output.round(5), axis=0)
-    results, numbers = np.unique(answer.output.round(5), axis=0, return_inverse=True)
-    if len(results) != len(expected):
-        return f"dropout gives {len(results)} results for equal rows, expected {len(expected)}"
-    wrong = judging.compare(results, expected, 1e-4)
-    if wrong:
-        return f"dropout gives other results: {wrong}"
-    shares = [numbers.reshape(-1) == number for number in range(len(results))]
-    is_uneven = any(judging.is_far(share, 1 / len(results)) for share in shares)
-    return "dropout has another probability" if is_uneven else ""
-
-
-def equal_rows(size: int) -> judging.Drawn:
-    """One token, 400 times: (400, 1, size)."""
-    return lambda rng: np.tile(rng.standard_normal((1, 1, size)), (400, 1, 1))
-
-
 def ending_with_0(rng: Rng) -> Any:
     """Gradients of four steps, the last of them 0: (4, 2, 4)."""
     return rng.standard_normal((4, 2, 4)) * np.array([1, 1, 1, 0])[:, None, None]
@@ -140,6 +121,7 @@ def ending_with_0(rng: Rng) -> Any:
 
 # What most checks of a function share.
 HEADS_SHAPE = (2, 3, 5, 6)
+DROPPED: Values = {"judge": judging.judge_dropped, "training": True, "draws": 1000}
 ATTENTION = partial(
     check,
     query=normal(*HEADS_SHAPE),
@@ -149,13 +131,7 @@ ATTENTION = partial(
     dropout_probability=0.0,
     training=False,
 )
-DROPPED_ATTENTION = partial(
-    ATTENTION,
-    query=normal(20, 4, 8, 4),
-    key=normal(20, 4, 8, 4),
-    value=judging.units,
-    dropout_probability=uniform(0.3, 0.6),
-)
+DROPPED_ATTENTION = partial(ATTENTION, dropout_probability=uniform(0.2, 0.35))
 MASK = partial(check, judge=judging.judge_mask, attention_mask=judging.padding_mask)
 MODULE = partial(check, call=calls.call_module)
 WEIGHTS = "gradients of the weights"
@@ -169,16 +145,6 @@ EMBEDDINGS = partial(
 PROJECTED = {"model_type": "electra", "embedding_size": 4}
 FEED_FORWARD = partial(HIDDEN, build=FeedForward)
 LAYER = partial(HIDDEN, build=BertLayer, mask_bias=None)
-DROPPED_LAYER = partial(LAYER, training=True, config={"hidden_dropout_prob": 0.5})
-# Of three units, each is dropped or doubled: eight results.
-DROPPED_ROWS = partial(
-    LAYER,
-    judge=judge_equal_rows,
-    is_weak=True,
-    training=True,
-    hidden_states=equal_rows(3),
-    config={"hidden_dropout_prob": 0.5, "hidden_size": 3, "num_attention_heads": 1},
-)
 SCHEDULE = partial(check, call=calls.call_schedule, judge=judging.judge_schedule)
 TOKENS = partial(check, call=calls.call_mask_tokens, judge=judge_tokens, input_ids=judging.draw_ids)
 LOSS = partial(check, judge=judge_loss, cast_to=torch.float32)
@@ -214,12 +180,7 @@ CHECKS: dict[str, list[Check]] = {
             key=normal(*HEADS_SHAPE, scale=60.0),
         ),
         ATTENTION("gradients", gradients_of=["query", "key", "value"]),
-        DROPPED_ATTENTION(
-            "dropout",
-            judge=judging.judge_dropped_attention,
-            training=True,
-            mask_bias=normal(20, 1, 1, 8),
-        ),
+        DROPPED_ATTENTION("dropout", mask_bias=normal(2, 1, 1, 5), **DROPPED),
         DROPPED_ATTENTION("no dropout in evaluation"),
     ],
     "mask_to_bias": [
@@ -237,13 +198,7 @@ CHECKS: dict[str, list[Check]] = {
         HEADS("mask", mask_bias=judging.padding_bias),
         HEADS("gradients", gradients_of=["hidden_states"]),
         HEADS(WEIGHTS, call=call_for_gradients, training=True, mask_bias=judging.padding_bias),
-        DROPPED_HEADS(
-            "dropout",
-            judge=judge_equal_rows,
-            is_weak=True,
-            training=True,
-            hidden_states=equal_rows(8),
-        ),
+        DROPPED_HEADS("dropout", **DROPPED),
         DROPPED_HEADS("no dropout in evaluation"),
         HEADS("no dropout with p = 0", training=True),
     ],
@@ -265,18 +220,11 @@ CHECKS: dict[str, list[Check]] = {
         EMBEDDINGS(
             WEIGHTS, call=call_for_gradients, input_ids=lambda rng: rng.integers(1, 30, (3, 7))
         ),
-        EMBEDDINGS(
-            "dropout",
-            judge=judging.judge_dropped_embeddings,
-            training=True,
-            config={"hidden_dropout_prob": 0.5},
-        ),
+        EMBEDDINGS("dropout", config={"hidden_dropout_prob": 0.5}, **DROPPED),
         EMBEDDINGS(
             "dropout before the projection",
-            judge=judging.judge_dropped_inside,
-            is_weak=True,
-            training=True,
             config={**PROJECTED, "hidden_dropout_prob": 0.5},
+            **DROPPED,
         ),
     ],
     "FeedForward.forward": [
@@ -293,10 +241,7 @@ CHECKS: dict[str, list[Check]] = {
             mask_bias=judging.padding_bias,
         ),
         LAYER(WEIGHTS, call=call_for_gradients, training=True, mask_bias=judging.padding_bias),
-        DROPPED_ROWS("dropout of attention", zeros=["feed_forward.down"]),
-        DROPPED_ROWS("dropout of the network", zeros=["attention.output"]),
-        # Where both give 0, nothing is left to drop.
-        DROPPED_LAYER("no dropout of a sum", zeros=["feed_forward.down", "attention.output"]),
+        LAYER("dropout", config={"hidden_dropout_prob": 0.5}, **DROPPED),
     ],
     **dict.fromkeys(
         ("linear", "cosine"),

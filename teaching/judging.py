@@ -183,58 +183,26 @@ def judge_mask(values: Values, answer: Answer, right: Right) -> str:
     )
 
 
-def wrong_dropout(numbers: Array, undropped: Array, p: float) -> str:
-    """What is wrong, where each number should be 0, or 1 / (1 - p) times as large."""
-    is_dropped = np.asarray(numbers) == 0
-    if is_dropped.shape != undropped.shape:
-        return "dropout changes no shape"
-    if is_far(is_dropped, p):
-        return f"{is_dropped.mean():.2f} of the numbers are dropped, expected {p:.2f}"
-    return compare(numbers, np.where(is_dropped, 0.0, undropped / (1 - p)))
-
-
-def units(rng: Rng) -> Array:
-    """Unit vectors as values (20, 4, 8, 16), each twice, so that the result shows weights twice."""
-    return np.broadcast_to(np.tile(np.eye(8), 2), (20, 4, 8, 16))
-
-
-def judge_dropped_attention(values: Values, answer: Answer, right: Right) -> str:
-    """Each weight is either 0 or 1 / (1 - p) times as large, and about p of them are 0."""
-    weights, weights_again = np.split(answer.output, 2, axis=-1)
-    undropped = np.split(right(training=False).output, 2, axis=-1)[0]
-    wrong = wrong_dropout(weights, undropped, values["dropout_probability"])
-    if wrong:
-        return f"dropout drops each probability with p, and divides the others by 1 - p: {wrong}"
-    # Two neighbours agree in little more than half of all cases, as p is near a half.
-    agreeing = [(np.diff(weights == 0, axis=axis) == 0).mean() for axis in range(4)]
-    return first_wrong(
-        {
-            "dropout draws each link by itself, not those of a row or column together": (
-                max(agreeing) > 0.7
-            ),
-            "dropout drops a link before the product with value, so for all its units at once": (
-                compare(weights_again, weights)
-            ),
-        }
-    )
-
-
-def judge_dropped_embeddings(values: Values, answer: Answer, right: Right) -> str:
-    """About half of the units are 0, and the others are twice as large."""
-    wrong = wrong_dropout(answer.output, right(training=False).output, 0.5)
-    return f"in training, dropout follows the norm: {wrong}" if wrong else ""
-
-
-def judge_dropped_inside(values: Values, answer: Answer, right: Right) -> str:
-    """The result is another one than without dropout."""
+def judge_dropped(values: Values, answer: Answer, right: Right) -> str:
+    """Each of `draws` parts of the output is a draw with the same law as those of another seed."""
+    expected = right(seed=values["seed"] + 1).output
+    if np.shape(answer.output) != expected.shape or not np.isfinite(answer.output).all():
+        return compare(answer.output, expected)
+    draws = values["draws"]
+    is_other = differing(answer.output.reshape(draws, -1), expected.reshape(draws, -1))
     undropped = right(training=False).output
     return first_wrong(
         {
-            "dropout changes no shape": answer.output.shape != undropped.shape,
-            "units of the result are dropped; dropout acts before the last step": (
-                answer.output == 0
-            ).any(),
             "nothing is dropped in training mode": not compare(answer.output, undropped),
+            "with dropout the mean is another: what is dropped, with p, and how is it scaled?": (
+                is_other[0].any()
+            ),
+            "with dropout the variance is another: is each number dropped where it should be?": (
+                is_other.diagonal().any()
+            ),
+            "with dropout numbers are dropped together, or by themselves, that should not be": (
+                is_other.any()
+            ),
         }
     )
 
