@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -16,8 +14,8 @@ import pytest
 from torch.utils import backend_registration
 
 import run_multitask
-from minbert.training.code_version import ROOT
 from tests.killed_runs import differences, saved_step, stop_when
+from tests.python_processes import Running, run_python, start_python
 from tests.simulated_gpu import TITLE
 from tests.toy_text import LINES
 
@@ -57,21 +55,17 @@ COMMANDS = [
 ]
 
 
-def start(*arguments: str | Path) -> subprocess.Popen:
-    """A command with its arguments, in a process of its own on the simulated GPU."""
-    return subprocess.Popen(
-        [sys.executable, "-m", "tests.simulated_gpu", *map(str, arguments)],
-        cwd=ROOT,
-        text=True,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
+def start(*arguments: str | Path, text: str = "") -> Running:
+    """A command with its arguments, in a process of its own on the simulated GPU.
+
+    text: on its standard input.
+    """
+    return start_python("-m", "tests.simulated_gpu", *arguments, input=text)
 
 
-def finish(process: subprocess.Popen, text: str | None = None) -> str:
+def finish(process: Running) -> str:
     """What it printed. Fails where it mixed devices, or computed nothing on the simulated one."""
-    printed, complaints = process.communicate(text, timeout=600)
+    printed, complaints = process.communicate(timeout=600)
     assert process.returncode == 0, complaints
     return printed
 
@@ -81,7 +75,7 @@ def finish_all(commands: Sequence[Sequence[str | Path]], text: str = "") -> list
     words: list[str | Path] = []
     for command in commands:
         words += [*command, "+"]
-    printed = finish(start(*words[:-1]), text)
+    printed = finish(start(*words[:-1], text=text))
     for number in range(len(commands)):
         printed = printed.replace(TITLE.format(number), "+++")
     return printed.split("+++")[1:]
@@ -163,7 +157,8 @@ def test_a_run_that_is_stopped_goes_on(flags, tmp_path):
     assert stop_when(
         stopped, lambda: saved_step(tmp_path / "stopped", "multitask") >= 6, signal.SIGINT
     )
-    assert stopped.wait(timeout=300) == 130
+    stopped.communicate()
+    assert stopped.returncode == 130
     finish(start("run_multitask", "--resume", tmp_path / "stopped"))
     finish(whole)
     assert differences(tmp_path / "whole", tmp_path / "stopped") == []
@@ -200,9 +195,8 @@ with Simulation():
 
 
 def test_what_the_simulation_refuses():
-    code = LOOK.format(mistakes=list(MISTAKES))
-    command = [sys.executable, "-c", code]
-    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    result = run_python("-c", LOOK.format(mistakes=list(MISTAKES)))
+    assert result.returncode == 0, result.stderr
     lines = result.stdout.splitlines()
     for (done, expected), said in zip(MISTAKES.items(), lines, strict=True):
         assert expected in said if expected else said == "False", f"{done}: {said}"
