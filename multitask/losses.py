@@ -48,6 +48,14 @@ def balanced_weights(counts: Tensor) -> Tensor:
     return num_rows / (len(counts) * counts.clamp(min=1))
 
 
+def shape_error(prediction: Tensor, labels: Tensor) -> ValueError:
+    """The error for predictions and labels that do not belong together row by row."""
+    return ValueError(
+        f"prediction is {tuple(prediction.shape)}, labels are {tuple(labels.shape)}; both must be "
+        "of one shape, such as (B,). A column (B, 1) becomes (B,) with squeeze(-1)."
+    )
+
+
 def paraphrase_loss(
     logit: Tensor, labels: Tensor, shift: float = 0.0, weights: Tensor | None = None
 ) -> Tensor:
@@ -60,9 +68,12 @@ def paraphrase_loss(
     the loss of a row with the label y is multiplied by (1 - y) w_0 + y w_1. Of rows with several
     labels, logit and labels are (B, L), weights (2, L), and the mean is over all B L labels.
 
-    Returns a float32 scalar >= 0. For a logit of 0 it is log 2 = 0.693. Raises ValueError (from
-    PyTorch) if the shapes differ. Compare with torch.nn.BCEWithLogitsLoss.
+    Returns a float32 scalar >= 0. For a logit of 0 it is log 2 = 0.693. Raises ValueError if the
+    shapes differ. Compare with torch.nn.BCEWithLogitsLoss.
     """
+    if logit.shape != labels.shape:
+        raise shape_error(logit, labels)
+
     labels = labels.float()
     # A label between 0 and 1 is a teacher's probability, which needs no shift.
     is_class = labels == labels.round()
@@ -92,14 +103,6 @@ def prior_shift(share: float, prior: float) -> float:
             "Drop it."
         )
     return math.log(share / (1 - share)) - math.log(prior / (1 - prior))
-
-
-def shape_error(prediction: Tensor, labels: Tensor) -> ValueError:
-    """The error for predictions and labels that do not belong together row by row."""
-    return ValueError(
-        f"prediction is {tuple(prediction.shape)}, labels are {tuple(labels.shape)}; both must be "
-        "(B,). A column (B, 1) becomes (B,) with squeeze(-1)."
-    )
 
 
 def similarity_loss(prediction: Tensor, labels: Tensor) -> Tensor:

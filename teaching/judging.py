@@ -217,8 +217,8 @@ def draw_steps(rng: Rng) -> list[list[int]]:
 
 
 def draw_corners(rng: Rng) -> list[list[int]]:
-    """As draw_steps, with no warm-up, nothing but warm-up, and steps behind the last one."""
-    calls = []
+    """As draw_steps, and with no warm-up, nothing but warm-up, and steps behind the last one."""
+    calls = draw_steps(rng)
     for step, num_steps, _ in draw_steps(rng):
         behind = num_steps + step % 5
         calls += [[step, num_steps, num_steps], [behind, num_steps, 0]]
@@ -277,6 +277,9 @@ def judge_tokens(values: Values, answer: Answer, right: Right) -> str:
             ),
             "two calls choose the same tokens": (
                 0 < p < 1 and (is_chosen == (later != -100)).all()
+            ),
+            "each row has the same number of chosen tokens": (
+                0 < p < 1 and np.ptp(is_chosen.sum(axis=1)) == 0
             ),
             "a special token was chosen": (is_chosen & is_special).any(),
             "a label is the token that stood there": (labels != ids)[is_chosen].any(),

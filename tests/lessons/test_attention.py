@@ -438,12 +438,12 @@ def test_mask_to_bias():
         "the bias of padding must be very negative, as torch.finfo(dtype).min is (not .tiny)"
     )
     assert mask.tolist() == [[1, 1, 0], [1, 0, 0]], "attention_mask was written to; make a new one"
-    for dtype in (torch.float64, torch.bfloat16):
+    for dtype in (torch.float64, torch.bfloat16, torch.float16):
         bias = mask_to_bias(torch.tensor([[1, 0]]), dtype)
         assert bias.dtype == dtype, "the bias must have the dtype asked for"
         assert torch.isfinite(bias).all(), (
-            f"the bias is not finite in {dtype}: the lowest number of another dtype may be -inf in "
-            "this one. Take that of the dtype asked for, torch.finfo(dtype).min"
+            f"the bias is not finite in {dtype}: the lowest number of another dtype, or a fixed "
+            "number such as -1e9, may be -inf in this one. Take torch.finfo(dtype).min"
         )
 
 

@@ -88,7 +88,10 @@ MISTAKES = {
     (0.0, 0.0): "a gradient in conflict is left out altogether; only its part along the other is.",
     (1.0, 3.0): "the result is multiplied by the number of tasks.",
     (-0.5, 0.5): "the projection is added; subtract it.",
-    (-0.5, 2.0): "divide by |g_j|^2 of the gradient that is projected on, not by its own |g_i|^2.",
+    (-0.5, 2.0): (
+        "divide by |g_j|^2 of the gradient that is projected on, not by its own |g_i|^2. Or are "
+        "the weights summed along the wrong axis? Sum over the tasks, for each gradient."
+    ),
     (0.29289, 1.70711): "divide the product by the squared length, not by the length.",
 }
 OTHER_MISTAKE = (

@@ -439,15 +439,17 @@ def test_extreme_logits_stay_finite():
     )
 
 
+@pytest.mark.parametrize("shape", [(6, 1), (1,)])
 @pytest.mark.parametrize("loss", [paraphrase_loss, similarity_loss])
-def test_a_column_is_not_broadcast_against_the_labels(loss):
+def test_outputs_are_not_broadcast_against_the_labels(loss, shape):
     """(B, 1) and (B,) would give (B, B) differences, and a mean that says nothing."""
     is_refused = True
     with contextlib.suppress(ValueError):
-        loss(torch.zeros(6, 1), SIMILARITY_LABELS / 5)
+        loss(torch.zeros(shape), SIMILARITY_LABELS / 5)
         is_refused = False
     assert is_refused, (
-        "(6, 1) against (6,) was broadcast: compare the shapes, and raise shape_error"
+        f"{shape} against (6,) was broadcast: compare the shapes before anything is added, and "
+        "raise shape_error"
     )
 
 
