@@ -92,6 +92,20 @@ def call_in_a_second_group(function: Any, values: Values) -> Any:
     return calls.call_update(update, values)
 
 
+def call_with_a_wrong_label(function: Any, values: Values) -> bool:
+    """Whether a label that is no class is refused."""
+    try:
+        calls.call_plain(function, values)
+    except (IndexError, RuntimeError):
+        return True
+    return False
+
+
+def judge_refusal(values: Values, answer: Answer, right: Right) -> str:
+    """The call was refused."""
+    return "" if answer.output is True else "it must raise an error; see the docstring"
+
+
 def judge_loss(values: Values, answer: Answer, right: Right) -> str:
     """The right number in float32, also where half precision comes in."""
     wrong = equal_to(1e-4)(values, answer, right)
@@ -101,10 +115,19 @@ def judge_loss(values: Values, answer: Answer, right: Right) -> str:
 
 
 def judge_tokens(values: Values, answer: Answer, right: Right) -> str:
-    """The law of the draws, and whole numbers."""
+    """The law of the draws, whole numbers, and new replacements in each call."""
     wrong = judging.judge_tokens(values, answer, right)
-    is_whole = all(part.dtype.kind == "i" for result in answer.output for part in result)
-    return wrong or ("" if is_whole else "token ids and labels are whole numbers, int64")
+    first, _, later = answer.output
+    return wrong or judging.first_wrong(
+        {
+            "token ids and labels are whole numbers, int64": any(
+                part.dtype.kind != "i" for part in first
+            ),
+            "two calls replace the tokens alike": (
+                values["probability"] == 1 and np.array_equal(first[0], later[0])
+            ),
+        }
+    )
 
 
 def judge_dtype(values: Values, answer: Answer, right: Right) -> str:
@@ -261,6 +284,13 @@ CHECKS: dict[str, list[Check]] = {
         SENTIMENT("values"),
         SENTIMENT("half precision", cast_to=torch.float16),
         SENTIMENT("labels of int64", labels=whole(5, 6)),
+        SENTIMENT(
+            "a label that is no class",
+            call=call_with_a_wrong_label,
+            judge=judge_refusal,
+            is_weak=True,
+            labels=lambda rng: rng.permutation([0.0, 1, 2, 3, 4, 5]),
+        ),
         SENTIMENT("large logits", logits=outputs(6, 5, scale=300.0)),
         SENTIMENT("weights", weights=uniform(0.2, 3.0, 5), gradients_of=["logits"]),
         SENTIMENT("weights in half precision", weights=uniform(0.2, 3.0, 5), cast_to=torch.float16),
@@ -271,7 +301,7 @@ CHECKS: dict[str, list[Check]] = {
         PARAPHRASE("large logits", logit=outputs(6, scale=300.0)),
         PARAPHRASE("shift", shift=0.7),
         PARAPHRASE("shift down", shift=-0.7),
-        PARAPHRASE("weights", weights=uniform(0.2, 3.0, 2)),
+        PARAPHRASE("weights", weights=uniform(0.2, 3.0, 2), shift=0.7),
         PARAPHRASE("half precision", cast_to=torch.float16),
         PARAPHRASE("labels of int64", labels=whole(2, 6)),
         PARAPHRASE(
@@ -297,8 +327,18 @@ CHECKS: dict[str, list[Check]] = {
         HARD_NEGATIVES("hard negatives", hard_negatives=normal(12, 4)),
         HARD_NEGATIVES(
             "same",
+            hard_negatives=normal(12, 4),
+            hard_negative_weight=uniform(-2.0, -0.5),
             same=lambda rng: judging.sometimes(rng) | np.eye(6, dtype=bool),
-            same_hard=judging.sometimes,
+            same_hard=lambda rng: rng.random((6, 12)) < 0.3,
+        ),
+        # Row 0 has no other candidate than its positive, whose logit is -100.
+        INFO_NCE(
+            "left out",
+            temperature=0.01,
+            anchors=lambda rng: np.eye(2),
+            positives=lambda rng: np.diag([-1.0, 1.0]),
+            same=lambda rng: np.array([[False, True], [False, False]]),
         ),
         HARD_NEGATIVES("gradients", gradients_of=["anchors", "positives", "hard_negatives"]),
         HARD_NEGATIVES(

@@ -31,7 +31,9 @@ MEANINGS = {
     "Boolean value of Tensor": "`if` asks one question: `is not None`, or a mask for each number.",
     "index .* is out of": "An index is too large: which dimension does it count?",
     "leaf Variable|inplace operation": "A tensor is changed in place; make a new one.",
-    "does not require grad": "No gradient: is the result made a number, or detached, on the way?",
+    "does not require grad|used in the graph": (
+        "No gradient: is the result made a number, or detached, on the way?"
+    ),
 }
 
 

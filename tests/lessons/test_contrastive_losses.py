@@ -53,7 +53,8 @@ MISTAKES = {
     1.0372: "the positive of row i stands in column i, not in column 0.",
     1.3301: "the sign is wrong: a large cosine must get a large probability.",
     0.8301: "this is the mean over all pairs; the diagonal alone counts.",
-    0.1650: "the sum is divided by B^2, or halved; divide it by B.",
+    0.1650: "the sum is divided by B^2, halved, or multiplied by the temperature; divide it by B.",
+    0.3801: "the labels are smoothed; no smoothing is asked for.",
     -0.7234: "the log of the softmax is missing.",
     0.3238: "this is the log of the mean; take the mean of the logs.",
     0.9994: "these are distances; take cosines.",
@@ -98,7 +99,7 @@ def test_two_sentences_by_hand():
     """The vectors of the first test at three temperatures."""
     anchors = torch.tensor([[1.0, 0], [0, 2]])
     positives = torch.tensor([[1.0, 0], [3, 3]])
-    for temperature in (1.0, 0.5, 0.05):
+    for temperature in (1.0, 0.5, 0.05, 0.005):
         row_1 = math.log(1 + math.exp((1 / math.sqrt(2) - 1) / temperature))
         row_2 = math.log(1 + math.exp((0 - 1 / math.sqrt(2)) / temperature))
         expected = (row_1 + row_2) / 2
@@ -106,7 +107,7 @@ def test_two_sentences_by_hand():
         # fp32: a sum of logits up to 1 / t, less one of them.
         assert loss.item() == pytest.approx(expected, rel=1e-5, abs=1e-7 / temperature), (
             f"right at t = 0.5, wrong at t = {temperature}: is the temperature a fixed number, or "
-            "something limited or rounded?"
+            "something limited or rounded? With nan, exp overflows: take the log of a softmax."
         )
 
 
@@ -168,6 +169,12 @@ def check_hard_negatives(loss) -> None:
     assert number == pytest.approx(expected, abs=1e-4), (
         f"found {number:.4f}, expected {expected:.4f}: with K for each anchor, its own ones are i, "
         "i + B, i + 2 B, and so on."
+    )
+    number = loss(anchors, positives, 0.5, hard, -1.5).item()
+    expected = hard_by_loop(anchors, positives, hard, -1.5, 0.5)
+    assert number == pytest.approx(expected, abs=1e-4), (
+        f"found {number:.4f}, expected {expected:.4f}: hard_negative_weight may be below 0, and is "
+        "added as it is."
     )
 
 
@@ -234,6 +241,8 @@ def check_same(loss) -> None:
             same_hard & ~torch.eye(6, dtype=torch.bool),
         ),
         "neither `same` nor `same_hard` is heeded.": (None, None),
+        "`same` is used for the hard negatives, too.": (same, same_hard | same),
+        "`same` is made symmetric; row i is that of anchor i alone.": (same | same.T, same_hard),
     }
     for mistake, masks in others.items():
         wrong = hard_by_loop(anchors, positives, hard, 0.7, 0.5, *masks)
@@ -247,6 +256,25 @@ def check_same(loss) -> None:
         hint = "the diagonal of `same` does not matter: the anchor keeps its own positive."
     message = f"found {found:.4f}, expected {expected:.4f}: {hint}"
     assert found == pytest.approx(expected, abs=1e-6), message
+
+    # Two for each anchor: columns 0 to 5, and then 6 to 11.
+    both = torch.cat([hard, vectors(12, dtype=torch.float64)[0]])
+    same_both = torch.zeros(6, 12, dtype=torch.bool)
+    same_both[2, 9] = True
+    found = loss(anchors, positives, 0.5, both, 0.7, None, "cos", same_both).item()
+    expected = hard_by_loop(anchors, positives, both, 0.7, 0.5, None, same_both)
+    assert found == pytest.approx(expected, abs=1e-6), (
+        f"found {found:.4f}, expected {expected:.4f}: `same_hard` is (B, K B), and its column j is "
+        "hard negative j."
+    )
+    # Row 0 has no other candidate than its positive, whose logit is -100.
+    opposite = torch.tensor([[-1.0, 0], [0, 1]])
+    others = torch.tensor([[False, True], [False, False]])
+    found = loss(torch.eye(2), opposite, 0.01, same=others).item()
+    assert found == pytest.approx(0.0, abs=1e-6), (
+        f"found {found:.4f}, expected 0: what says the same is left out, by a logit of -inf and "
+        "not by a number such as -100."
+    )
 
 
 def test_pairs_that_say_the_same_with_hints():
@@ -284,7 +312,10 @@ def test_equal_to_a_slow_loop(temperature):
             scores.append(float(anchors[i] @ positives[j] / lengths) / temperature)
         total -= math.log(math.exp(scores[i]) / sum(map(math.exp, scores)))
     loss = info_nce(anchors, positives, temperature)
-    assert loss.item() == pytest.approx(total / 6, rel=1e-12)  # fp64
+    # fp64
+    assert loss.item() == pytest.approx(total / 6, rel=1e-12), (
+        "compare with this loop: vectors of float64 have scores in float64"
+    )
 
 
 def test_equal_to_cross_entropy_on_logits_built_here():

@@ -48,7 +48,11 @@ def test_probability_0_changes_nothing():
     input_ids, is_special = make_batch()
     before = input_ids.clone()
     result = mask_tokens(input_ids, is_special, 60, MASK, probability=0.0)
-    assert isinstance(result, tuple), f"found {result}, expected MaskedBatch: not written yet?"
+    assert isinstance(result, tuple), (
+        f"found {type(result).__name__}, expected MaskedBatch: not written yet?"
+    )
+    is_edge = (before == CLS) | (before == SEP)
+    assert torch.equal(is_special, is_edge), "is_special was written to; make a new tensor"
     same, labels = result
     assert same.dtype == labels.dtype == torch.int64, (
         f"token ids are int64; here they are {same.dtype}, and labels {labels.dtype}"
@@ -68,8 +72,6 @@ def test_probability_1_chooses_everything_but_special_tokens():
     input_ids, is_special = make_batch()
     before = input_ids.clone()
     changed, labels = mask_tokens(input_ids, is_special, 60, MASK, probability=1.0)
-    is_edge = (before == CLS) | (before == SEP)
-    assert torch.equal(is_special, is_edge), "is_special was written to; make a new tensor"
     is_missing = (labels == IGNORED) & ~is_special
     is_changed = changed != before
     hint = "special tokens are never chosen, all others are"
@@ -120,30 +122,37 @@ def hint_of_shares(masked: Tensor, kept: Tensor) -> str:
 
 def assert_drawn_alone(is_chosen: Tensor, corrupted: Tensor) -> None:
     """Each token has its own draws. is_chosen, corrupted: 100 rows of 1,000 tokens."""
-    for dim, name in ((0, "row"), (1, "column")):
-        is_whole = is_chosen.all(1 - dim).any()
+    for dim, name in ((1, "row"), (0, "column")):
+        is_whole = is_chosen.all(dim).any()
         assert not is_whole, f"a {name} is chosen whole: draw (B, T) numbers, one for each token"
     assert len(is_chosen.sum(1).unique()) > 1, (
         "each row has the same number of chosen tokens; each token is chosen by itself"
     )
     is_masked = is_chosen & (corrupted == MASK)
-    is_mixed = is_masked.any(1) & (is_chosen & ~is_masked).any(1)
-    assert is_mixed.any() or is_masked.any(1).all() or not is_masked.any(), (
-        "all chosen tokens of a row have the same fate: draw (B, T) numbers, one for each token"
-    )
+    for dim, name in ((1, "row"), (0, "column")):
+        is_mixed = is_masked.any(dim) & (is_chosen & ~is_masked).any(dim)
+        is_even = is_mixed.float().mean() > 0.5
+        assert is_even or is_masked.any(dim).all() or not is_masked.any(), (
+            f"all chosen tokens of a {name} have the same fate: draw (B, T) numbers, one for each "
+            "token"
+        )
     is_random = is_chosen & ~is_masked & (corrupted != 7)
     assert len(corrupted[is_random].unique()) != 1 or is_random.sum() < 9, (
         "all random tokens of the batch are the same: draw one for each place"
     )
-    rows = [row[there] for row, there in zip(corrupted, is_random, strict=True) if there.sum() > 1]
-    assert not rows or any(len(row.unique()) > 1 for row in rows[:5]), (
-        "all random tokens of a row are the same: draw one for each place"
-    )
+    for name, ids, is_there in (
+        ("row", corrupted, is_random),
+        ("column", corrupted.T, is_random.T),
+    ):
+        lines = [line[there] for line, there in zip(ids, is_there, strict=True) if there.sum() > 1]
+        assert not lines or any(len(line.unique()) > 1 for line in lines[:20]), (
+            f"all random tokens of a {name} are the same: draw one for each place"
+        )
 
 
 def test_shares():
     """15 % are chosen. Of these 80 % become [MASK], 10 % a random token, 10 % stay."""
-    torch.manual_seed(0)
+    torch.manual_seed(12)
     corrupted, labels = mask_sevens(100, 1000, vocab_size=1000)
     is_chosen = labels != IGNORED
     is_masked = (corrupted == MASK) & is_chosen
@@ -204,6 +213,15 @@ def test_each_place_and_random_token_is_as_likely_as_another():
         "some tokens are drawn more often than others: is the draw over the whole vocabulary, from "
         "0 to vocab_size - 1?"
     )
+    # A random token is one of eight, so it is token 7 again in an eighth of the cases.
+    corrupted, labels = mask_sevens(4000, 40, vocab_size=8)
+    is_chosen = labels != IGNORED
+    share = 0.1 + 0.1 / 8
+    allowed = 4 * math.sqrt(int(is_chosen.sum()) * share * (1 - share))
+    num_same = int((corrupted == 7)[is_chosen].sum())
+    assert num_same == pytest.approx(share * int(is_chosen.sum()), abs=allowed), (
+        "a random token is any of the vocabulary, and may be the one that stood there"
+    )
 
 
 def test_masks_follow_the_seed_and_differ_between_calls():
@@ -214,6 +232,15 @@ def test_masks_follow_the_seed_and_differ_between_calls():
     torch.manual_seed(3)
     _, again = mask_tokens(input_ids, is_special, 60, MASK)
     assert torch.equal(again, first), "draw from torch's global generator only"
+    hidden = [mask_tokens(input_ids, is_special, 60, MASK, 1.0)[0] for _ in range(2)]
+    assert not torch.equal(*hidden), (
+        "two calls replace the tokens alike: draw the fate from torch's global generator, too"
+    )
+    results = [mask_tokens(input_ids, is_special, 60, MASK)[1] for _ in range(20)]
+    counts = {int((labels != IGNORED).sum()) for labels in results}
+    assert len(counts) > 1, (
+        "each call chooses the same number of tokens; each token is chosen by itself"
+    )
     assert not torch.equal(first, second), (
         "two calls choose the same tokens, and each pass over the text is masked anew: draw from "
         "torch's global generator, without a seed or a generator of your own"
@@ -233,7 +260,9 @@ def test_the_pieces_of_a_word_are_chosen_together():
     input_ids, continues = words_of_pieces()
     is_special = (input_ids == CLS) | (input_ids == SEP)
     torch.manual_seed(0)
+    before = continues.clone()
     _, labels = mask_tokens(input_ids, is_special, 60, MASK, probability=0.3, continues=continues)
+    assert torch.equal(continues, before), "continues was written to; make a new tensor"
     is_chosen = (labels != IGNORED)[:, 1:-1]
     words = [is_chosen[:, :3], is_chosen[:, 3:4], is_chosen[:, 4:]]
     hint = (
@@ -269,6 +298,9 @@ def test_each_piece_of_a_word_has_its_own_replacement():
         "the pieces of a word are chosen together, and each still draws its own replacement: is "
         "the second draw shared within a word, too?"
     )
+    # A tenth of 3,000 pieces behind the first.
+    is_random = (corrupted != input_ids) & (corrupted != MASK) & continues
+    assert is_random.sum() > 200, "later pieces of a word become random, too, as other tokens"
 
 
 def test_tokens_are_chosen_alone_without_whole_words():

@@ -35,6 +35,7 @@ LINEAR_MISTAKES = {
     (1 / 3, 2 / 3): "the warm-up is (step + 1) / w, as in `warmup`, not (step + 1) / (w + 1)",
     (1 / 10, 2 / 10): "the warm-up is (step + 1) / w; here it is divided by num_steps",
     (0.0, 1.0): "the warm-up is (step + 1) / w, as in `warmup`, not step / (w - 1)",
+    (50.0, 100.0): "the factor is a share of 1, and not of 100",
     (0.0, 0.0): "the warm-up is 0 here: it is (step + 1) / w, as in `warmup`",
     (0.0, 1 / 8): "the line rises; what counts is the steps that remain, num_steps - step",
     (0.0, 1 / 2): "the warm-up is one step behind: (step + 1) / w, which is `warmup`",
@@ -151,6 +152,10 @@ def test_cosine_by_hand():
     found = [cosine(step, 8, 2) for step in (2, 4, 5, 8)]
     assert None not in found, "not written yet, or is the return missing?"
     hint = "(1 + cos(pi x)) / 2, x the share of the steps after the warm-up"
+    if found[3] > 0.99:
+        hint = "the cosine begins again at step num_steps; it stays at 0"
+    elif found[3] > 0.001:
+        hint = "the cosine goes down to 0, at step num_steps; it has no lowest factor"
     for wrong, mistake in COSINE_MISTAKES.items():
         if found[:3] == pytest.approx(wrong, abs=1e-3):
             hint = mistake

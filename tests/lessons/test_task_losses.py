@@ -137,6 +137,11 @@ def check_sentiment(loss: Loss) -> None:
             0.1: "this is the squared error of probabilities; -log p of the label is right.",
             1.95601: "the logit of the label is missing, or is another one's: -log p of the label.",
             0.5: "this is the share of wrong answers, which has no gradient; -log p is right.",
+            1.60944: "one row alone counts: the largest, or that without the label 0.",
+            0.51083: "one row alone counts, the first or the smallest; take the mean.",
+            0.42405: "the sum is divided by the number of classes; divide it by B.",
+            1.0: "this is the squared error of the mean class; -log p of the label is right.",
+            0.55589: "each row has a factor such as (1 - p)^2 here; leave it out.",
             1.02966: "this is the root of the loss; leave it out.",
             0.53007: "this is half of the loss; leave the half out.",
         },
@@ -150,6 +155,9 @@ def check_sentiment(loss: Loss) -> None:
             1.48418: "each row has the weight of its class, and not the mean of the weights.",
             0.81389: "the weights multiply the loss of a row, not its logits.",
             3.14191: "this is the sum over the batch; divide it by B.",
+            3.10343: "the weights are squared.",
+            1.12211: "the loss is divided by the mean of the weights; divide its sum by B.",
+            1.24711: "the weights are taken to the root.",
             0.44884: "the sum is divided by the sum of all weights; divide it by B.",
             0.62838: "the sum is divided by the number of classes; divide it by B.",
         },
@@ -218,6 +226,7 @@ def check_paraphrase(loss: Loss) -> None:
             0.43152: "weights[0] is left out; it multiplies the loss of a pair labelled 0.",
             0.98083: "each row has the weight of its class, and not the mean of the weights.",
             1.55620: "this is the sum over the batch; divide it by B.",
+            0.92194: "the weight of label 1 is weights[1] alone, and not the sum of both.",
             0.20520: "the weights multiply the loss of a row, not its label.",
         },
     )
@@ -225,7 +234,10 @@ def check_paraphrase(loss: Loss) -> None:
     assert_loss(
         loss(logit[1:], torch.tensor([1.0, 0.0]), weights=torch.tensor([3.0, 1.0])),
         (-math.log(0.75) + 3 * math.log(2)) / 2,
-        {0.49041: "weights[0] is left out; it multiplies the loss of a pair labelled 0."},
+        {
+            0.49041: "weights[0] is left out; it multiplies the loss of a pair labelled 0.",
+            0.39452: "a ratio of the weights multiplies label 1 alone; each label has its own.",
+        },
     )
 
 
@@ -284,6 +296,7 @@ def test_a_probability_as_label_of_paraphrases_by_hand():
         {
             (unsure + math.log(2)) / 2: "the shift is left out.",
             (unsure - math.log(0.1)) / 2: "the shift is subtracted; add it.",
+            (sure + math.log(28)) / 2: "the label 1/4 became 0; no label is made a whole number.",
             (sure + math.log(4)) / 2: "the label 1/4 became 0; no label is made a whole number.",
             0.74583: "the label 1/4 became 0; no label is rounded.",
             0.75865: "the shift is multiplied by the label; a label of 1/4 gets none.",
@@ -301,9 +314,25 @@ def test_a_shift_is_added_in_float32():
     """1 + 0.001 is 1 in bfloat16."""
     logit = torch.tensor([0.0, 1.0, -2.0], dtype=torch.bfloat16)
     labels = torch.tensor([1.0, 0.0, 1.0])
-    expected = paraphrase_loss(logit.float() + 0.001, labels)
-    found = paraphrase_loss(logit, labels, shift=0.001)
-    assert torch.equal(found, expected), "convert the logit to float32 before the shift is added"
+    for shift in (0.001, -0.001):
+        expected = paraphrase_loss(logit.float() + shift, labels)
+        found = paraphrase_loss(logit.float(), labels, shift=shift)
+        assert torch.allclose(found, expected, rtol=1e-5), (
+            f"a shift of {shift} is added to each logit whose label is 0 or 1"
+        )
+        found = paraphrase_loss(logit, labels, shift=shift)
+        assert torch.equal(found, expected), (
+            "convert the logit to float32 before the shift is added"
+        )
+    weights = torch.tensor([1.0, 3.0])
+    found = paraphrase_loss(logit.float(), labels, 1.0, weights)
+    expected = paraphrase_loss(logit.float() + 1.0, labels, weights=weights)
+    assert torch.allclose(found, expected), "with weights, too, the shift is added"
+    soft = torch.tensor([0.9])
+    found = paraphrase_loss(torch.zeros(1), soft, shift=1.0)
+    assert torch.allclose(found, paraphrase_loss(torch.zeros(1), soft)), (
+        "a label between 0 and 1, such as 0.9, gets no shift"
+    )
 
 
 # --- slow loops -----------------------------------------------------------------------------------
@@ -334,7 +363,9 @@ def test_similarity_slow_loop():
     for prediction, label in zip(predictions, SIMILARITY_LABELS.tolist(), strict=True):
         total += (prediction - label) ** 2
     found = similarity_loss(outputs_for("similarity"), SIMILARITY_LABELS)
-    assert found.item() == pytest.approx(total / 6, rel=1e-6), "compare with this loop"
+    assert found.item() == pytest.approx(total / 6, rel=1e-6), (
+        "compare with this loop: a prediction below 0 is not cut"
+    )
 
 
 # --- PyTorch's modules ----------------------------------------------------------------------------
@@ -431,11 +462,11 @@ def test_negative_control_labels_in_another_order(name):
 def test_extreme_logits_stay_finite():
     loss = paraphrase_loss(torch.tensor([1e4, -1e4]), torch.tensor([0.0, 1.0]))
     assert loss.item() == pytest.approx(1e4), (
-        "inf or nan: take the loss that works on logits, not the log of a sigmoid"
+        "inf, nan or far too small: take the loss that works on logits, not the log of a sigmoid"
     )
     loss = sentiment_loss(torch.tensor([[1e4, 0, 0, 0, 0]]), torch.tensor([1.0]))
     assert loss.item() == pytest.approx(1e4), (
-        "inf or nan: take the loss that works on logits, not the log of a softmax"
+        "inf, nan or far too small: take the loss that works on logits, not the log of a softmax"
     )
 
 
