@@ -104,6 +104,15 @@ def call_plain(function: Any, values: Values) -> Any:
     return function(**arguments)
 
 
+def call_with_a_wrong_label(function: Any, values: Values) -> bool:
+    """Whether a label that is no class is refused."""
+    try:
+        call_plain(function, values)
+    except (IndexError, RuntimeError):
+        return True
+    return False
+
+
 # A small encoder without dropout.
 CONFIG = {
     "vocab_size": 30,
@@ -134,6 +143,24 @@ def call_module(function: Any, values: Values) -> Any:
     return torch.stack([*output]) if isinstance(output, tuple | list) else output
 
 
+def call_for_gradients(function: Any, values: Values) -> Tensor:
+    """The gradients of a module's parameters and hidden states, one behind the other."""
+    leaves: list[Tensor] = []
+
+    def noted(module: nn.Module, **arguments: Any) -> Any:
+        leaves.extend(module.parameters())
+        if "hidden_states" in arguments:
+            leaves.append(arguments["hidden_states"].requires_grad_())
+        return function(module, **arguments)
+
+    output = call_module(noted, values)
+    probe = torch.randn(output.shape, generator=torch.Generator().manual_seed(0))
+    gradients = torch.autograd.grad(
+        (output * probe).sum(), leaves, allow_unused=True, materialize_grads=True
+    )
+    return torch.cat([gradient.flatten() for gradient in gradients])
+
+
 LEARNING_RATES = (0.1, 0.05, 0.2, 0.15, 0.08, 0.12)  # of the steps
 ADAMW = {"betas": (0.8, 0.95), "eps": 1e-3, "weight_decay": 0.0, "correct_bias": True}
 
@@ -160,6 +187,18 @@ def call_update(function: Any, values: Values) -> Any:
                 function(optimizer, parameter, MappingProxyType(group))
         steps.append(torch.stack([parameter.detach() for parameter in parameters]))
     return torch.stack(steps)
+
+
+def call_in_a_second_group(function: Any, values: Values) -> Any:
+    """`call_update`, where the defaults and the first group have other settings."""
+
+    def update(optimizer: Any, parameter: nn.Parameter, group: Values) -> None:
+        other = {"lr": 2.0, "betas": (0.1, 0.2), "eps": 3.0, "weight_decay": 0.0}
+        optimizer.defaults.update(other)
+        optimizer.param_groups = [{**group, **other}, group]
+        function(optimizer, parameter, group)
+
+    return call_update(update, values)
 
 
 def call_schedule(function: Any, values: Values) -> Any:

@@ -11,24 +11,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor, nn
 
 from minbert.attention import MultiHeadAttention
 from minbert.bert import BertEmbeddings, BertLayer, FeedForward
 from teaching import calls, judging
 from teaching.calls import Call, Values
-from teaching.judging import (
-    Answer,
-    Judge,
-    Right,
-    Rng,
-    equal,
-    equal_to,
-    normal,
-    outputs,
-    uniform,
-    whole,
-)
+from teaching.judging import Judge, Rng, equal, normal, outputs, uniform, whole
 
 
 class Check(NamedTuple):
@@ -60,80 +48,6 @@ def check(
 ) -> Check:
     """A check whose cases have these values. One that expects an error is weak."""
     return Check(name, call, judge, values, is_weak or bool(error), error)
-
-
-def call_for_gradients(function: Any, values: Values) -> Tensor:
-    """The gradients of a module's parameters and hidden states, one behind the other."""
-    leaves: list[Tensor] = []
-
-    def noted(module: nn.Module, **arguments: Any) -> Any:
-        leaves.extend(module.parameters())
-        if "hidden_states" in arguments:
-            leaves.append(arguments["hidden_states"].requires_grad_())
-        return function(module, **arguments)
-
-    output = calls.call_module(noted, values)
-    probe = torch.randn(output.shape, generator=torch.Generator().manual_seed(0))
-    gradients = torch.autograd.grad(
-        (output * probe).sum(), leaves, allow_unused=True, materialize_grads=True
-    )
-    return torch.cat([gradient.flatten() for gradient in gradients])
-
-
-def call_in_a_second_group(function: Any, values: Values) -> Any:
-    """`call_update`, where the defaults and the first group have other settings."""
-
-    def update(optimizer: Any, parameter: nn.Parameter, group: Values) -> None:
-        other = {"lr": 2.0, "betas": (0.1, 0.2), "eps": 3.0, "weight_decay": 0.0}
-        optimizer.defaults.update(other)
-        optimizer.param_groups = [{**group, **other}, group]
-        function(optimizer, parameter, group)
-
-    return calls.call_update(update, values)
-
-
-def call_with_a_wrong_label(function: Any, values: Values) -> bool:
-    """Whether a label that is no class is refused."""
-    try:
-        calls.call_plain(function, values)
-    except (IndexError, RuntimeError):
-        return True
-    return False
-
-
-def judge_refusal(values: Values, answer: Answer, right: Right) -> str:
-    """The call was refused."""
-    return "" if answer.output is True else "it must raise an error; see the docstring"
-
-
-def judge_loss(values: Values, answer: Answer, right: Right) -> str:
-    """The right number in float32, also where half precision comes in."""
-    wrong = equal_to(1e-4)(values, answer, right)
-    if not wrong and answer.dtype != "float32" and values["cast_to"] != torch.float64:
-        wrong = f"dtype {answer.dtype}, expected float32"
-    return wrong
-
-
-def judge_tokens(values: Values, answer: Answer, right: Right) -> str:
-    """The law of the draws, whole numbers, and new replacements in each call."""
-    wrong = judging.judge_tokens(values, answer, right)
-    first, _, later = answer.output
-    return wrong or judging.first_wrong(
-        {
-            "token ids and labels are whole numbers, int64": any(
-                part.dtype.kind != "i" for part in first
-            ),
-            "two calls replace the tokens alike": (
-                values["probability"] == 1 and np.array_equal(first[0], later[0])
-            ),
-        }
-    )
-
-
-def judge_dtype(values: Values, answer: Answer, right: Right) -> str:
-    """The dtype of the released function's result."""
-    expected = right().dtype
-    return "" if answer.dtype == expected else f"dtype {answer.dtype}, expected {expected}"
 
 
 def ending_with_0(rng: Rng) -> Any:
@@ -168,8 +82,10 @@ PROJECTED = {"model_type": "electra", "embedding_size": 4}
 FEED_FORWARD = partial(HIDDEN, build=FeedForward)
 LAYER = partial(HIDDEN, build=BertLayer, mask_bias=None)
 SCHEDULE = partial(check, call=calls.call_schedule, judge=judging.judge_schedule)
-TOKENS = partial(check, call=calls.call_mask_tokens, judge=judge_tokens, input_ids=judging.draw_ids)
-LOSS = partial(check, judge=judge_loss, cast_to=torch.float32)
+TOKENS = partial(
+    check, call=calls.call_mask_tokens, judge=judging.judge_tokens, input_ids=judging.draw_ids
+)
+LOSS = partial(check, judge=judging.judge_loss, cast_to=torch.float32)
 SENTIMENT = partial(LOSS, logits=outputs(6, 5), labels=judging.draw_classes, cast=["logits"])
 PARAPHRASE = partial(LOSS, logit=outputs(6), labels=judging.draw_pairs, cast=["logit"])
 SIMILARITY = partial(LOSS, prediction=outputs(6), labels=uniform(0, 5, 6), cast=["prediction"])
@@ -213,14 +129,16 @@ CHECKS: dict[str, list[Check]] = {
     ],
     "MultiHeadAttention.project": [
         HEADS("values"),
-        HEADS(WEIGHTS, call=call_for_gradients),
+        HEADS(WEIGHTS, call=calls.call_for_gradients),
         DROPPED_HEADS("no dropout here", training=True),
     ],
     "MultiHeadAttention.forward": [
         HEADS("values"),
         HEADS("mask", mask_bias=judging.padding_bias),
         HEADS("gradients", gradients_of=["hidden_states"]),
-        HEADS(WEIGHTS, call=call_for_gradients, training=True, mask_bias=judging.padding_bias),
+        HEADS(
+            WEIGHTS, call=calls.call_for_gradients, training=True, mask_bias=judging.padding_bias
+        ),
         DROPPED_HEADS("dropout", **DROPPED),
         DROPPED_HEADS("no dropout in evaluation"),
         HEADS("no dropout with p = 0", training=True),
@@ -231,7 +149,7 @@ CHECKS: dict[str, list[Check]] = {
         STEPS("large eps", settings={"eps": 0.5}),
         STEPS("no bias correction", settings={"correct_bias": False}),
         STEPS("decay", settings={"weight_decay": 0.3}),
-        STEPS("a second group", call=call_in_a_second_group, settings={"weight_decay": 0.3}),
+        STEPS("a second group", call=calls.call_in_a_second_group, settings={"weight_decay": 0.3}),
         STEPS("decay without correction", settings={"weight_decay": 0.3, "correct_bias": False}),
     ],
     "BertEmbeddings.forward": [
@@ -241,7 +159,9 @@ CHECKS: dict[str, list[Check]] = {
         EMBEDDINGS("a projection", config=PROJECTED),
         # Without padding, whose row may get a gradient or none.
         EMBEDDINGS(
-            WEIGHTS, call=call_for_gradients, input_ids=lambda rng: rng.integers(1, 30, (3, 7))
+            WEIGHTS,
+            call=calls.call_for_gradients,
+            input_ids=lambda rng: rng.integers(1, 30, (3, 7)),
         ),
         EMBEDDINGS("dropout", config={"hidden_dropout_prob": 0.5}, **DROPPED),
         EMBEDDINGS(
@@ -253,7 +173,7 @@ CHECKS: dict[str, list[Check]] = {
     "FeedForward.forward": [
         FEED_FORWARD("values"),
         FEED_FORWARD("other activation", config={"hidden_act": "relu"}),
-        FEED_FORWARD(WEIGHTS, call=call_for_gradients, training=True),
+        FEED_FORWARD(WEIGHTS, call=calls.call_for_gradients, training=True),
     ],
     "BertLayer.forward": [
         LAYER("values"),
@@ -263,7 +183,9 @@ CHECKS: dict[str, list[Check]] = {
             positions=lambda rng: rng.permutation(10)[:3],
             mask_bias=judging.padding_bias,
         ),
-        LAYER(WEIGHTS, call=call_for_gradients, training=True, mask_bias=judging.padding_bias),
+        LAYER(
+            WEIGHTS, call=calls.call_for_gradients, training=True, mask_bias=judging.padding_bias
+        ),
         LAYER("dropout", config={"hidden_dropout_prob": 0.5}, **DROPPED),
     ],
     **dict.fromkeys(
@@ -286,8 +208,8 @@ CHECKS: dict[str, list[Check]] = {
         SENTIMENT("labels of int64", labels=whole(5, 6)),
         SENTIMENT(
             "a label that is no class",
-            call=call_with_a_wrong_label,
-            judge=judge_refusal,
+            call=calls.call_with_a_wrong_label,
+            judge=judging.judge_refusal,
             is_weak=True,
             labels=lambda rng: rng.permutation([0.0, 1, 2, 3, 4, 5]),
         ),
@@ -382,7 +304,7 @@ CHECKS: dict[str, list[Check]] = {
         PCGRAD("a zero gradient", gramian=judging.gramian(3, is_zero=True)),
         PCGRAD(
             "float32",
-            judge=judge_dtype,
+            judge=judging.judge_dtype,
             is_weak=True,
             gramian=lambda rng: judging.gramian(3)(rng).astype(np.float32),
         ),

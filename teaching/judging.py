@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -36,6 +36,9 @@ class Answer(NamedTuple):
 
 Right = Callable[..., Answer]
 Judge = Callable[[Values, Answer, Right], str]
+
+# Of three calls of mask_tokens: input_ids and labels.
+Results = Sequence[tuple[Array, Array]]
 
 
 def read_answer(line: str) -> dict[str, Any]:
@@ -127,6 +130,17 @@ def equal_to(tolerance: float) -> Judge:
 
 
 equal = equal_to(1e-5)
+
+
+def judge_dtype(values: Values, answer: Answer, right: Right) -> str:
+    """The dtype of the released function's result."""
+    expected = right().dtype
+    return "" if answer.dtype == expected else f"dtype {answer.dtype}, expected {expected}"
+
+
+def judge_refusal(values: Values, answer: Answer, right: Right) -> str:
+    """The call was refused."""
+    return "" if answer.output is True else "it must raise an error; see the docstring"
 
 
 # --- drawing --------------------------------------------------------------------------------------
@@ -249,46 +263,69 @@ def draw_ids(rng: Rng) -> Array:
 def judge_tokens(values: Values, answer: Answer, right: Right) -> str:
     """Masked twice with one seed, and then once more. With whole_words, pieces of words, too."""
     ids = values["input_ids"]
-    p = values["probability"]
     for result in answer.output:
         is_pair = isinstance(result, list) and len(result) == 2
         if not is_pair or any(part.shape != ids.shape for part in result):
             return "expected are input_ids and labels, (B, T) each"
-    (hidden, labels), (hidden_again, labels_again), (_, later) = answer.output
+    return wrong_choice(values, answer.output) or wrong_replacement(values, answer.output)
+
+
+def wrong_choice(values: Values, results: Results) -> str:
+    """What is wrong with the tokens that are chosen, or ""."""
+    ids = values["input_ids"]
+    p = values["probability"]
+    (hidden, labels), (hidden_again, labels_again), (_, labels_later) = results
     is_special = ids == CLS
     is_chosen = labels != -100
-    is_masked = hidden == MASK
-    is_kept = hidden == ids
-    is_replaced = is_chosen & ~is_masked & ~is_kept
-    num_chosen = is_chosen.sum()
-    # Neighbours: both replaced, or a word and its next piece.
-    both = is_replaced[:, 1:] & is_replaced[:, :-1]
     has_words = bool(values.get("whole_words"))
     is_piece = continues(ids)[:, 1:] & has_words
-    pieces = is_piece & is_chosen[:, 1:]
     is_cut = is_chosen[:, 1:] != is_chosen[:, :-1]
-    is_repeated = hidden[:, 1:] == hidden[:, :-1]
-    is_masked_alike = is_masked[:, 1:] == is_masked[:, :-1]
-    # One random token in a hundred is [MASK], and one is what stood there.
     return first_wrong(
         {
+            "token ids and labels are whole numbers, int64": (
+                hidden.dtype.kind != "i" or labels.dtype.kind != "i"
+            ),
             "the same state of torch's generator gives other masks": (
                 (hidden != hidden_again).any() or (labels != labels_again).any()
             ),
             "two calls choose the same tokens": (
-                0 < p < 1 and (is_chosen == (later != -100)).all()
+                0 < p < 1 and (is_chosen == (labels_later != -100)).all()
             ),
             "each row has the same number of chosen tokens": (
                 0 < p < 1 and np.ptp(is_chosen.sum(axis=1)) == 0
             ),
             "a special token was chosen": (is_chosen & is_special).any(),
             "a label is the token that stood there": (labels != ids)[is_chosen].any(),
-            "a token changed that was not chosen": (~is_kept & ~is_chosen).any(),
+            "a token changed that was not chosen": ((hidden != ids) & ~is_chosen).any(),
             "a word is chosen whole or not at all": is_cut[is_piece].any(),
             # The pieces of a word are chosen together.
-            f"{num_chosen} of {(~is_special).sum()} tokens were chosen, p is {p:.2f}": (
+            f"{is_chosen.sum()} of {(~is_special).sum()} tokens were chosen, p is {p:.2f}": (
                 is_far(is_chosen[~is_special], p, 10 if has_words else 5)
             ),
+        }
+    )
+
+
+def wrong_replacement(values: Values, results: Results) -> str:
+    """What is wrong with the tokens that stand in place of the chosen ones, or ""."""
+    ids = values["input_ids"]
+    is_all = values["probability"] == 1
+    (hidden, labels), _, (hidden_later, _) = results
+    is_chosen = labels != -100
+    num_chosen = is_chosen.sum()
+    is_masked = hidden == MASK
+    is_kept = hidden == ids
+    is_replaced = is_chosen & ~is_masked & ~is_kept
+    # Neighbours: both replaced, or a word and its next piece.
+    is_pair = is_replaced[:, 1:] & is_replaced[:, :-1]
+    is_repeated = hidden[:, 1:] == hidden[:, :-1]
+    has_words = bool(values.get("whole_words"))
+    is_piece = continues(ids)[:, 1:] & has_words & is_chosen[:, 1:]
+    is_masked_alike = is_masked[:, 1:] == is_masked[:, :-1]
+    # One random token in a hundred is [MASK], and one is what stood there.
+    return first_wrong(
+        {
+            "two calls replace the tokens alike": is_all and (hidden == hidden_later).all(),
             f"{(is_chosen & is_masked).sum()} of {num_chosen} chosen tokens are [MASK], not 80%": (
                 is_far(is_masked[is_chosen], 0.801)
             ),
@@ -298,14 +335,14 @@ def judge_tokens(values: Values, answer: Answer, right: Right) -> str:
             # Of 960 tokens. That none of 100 ids is missing fails once in 8,000 draws of right
             # code.
             "random tokens come from the whole vocabulary, 0 to vocab_size - 1": (
-                p == 1 and not {0, 99} <= set(hidden[is_replaced])
+                is_all and not {0, 99} <= set(hidden[is_replaced])
             ),
             "each place draws its own random token": (
-                p == 1 and is_repeated[both].sum() > 0.5 * both.sum()
+                is_all and is_repeated[is_pair].sum() > 0.5 * is_pair.sum()
             ),
             # Of more than 1,000 pairs, two of three are equal where each is drawn by itself.
             "each piece of a word draws its own replacement": (
-                has_words and is_masked_alike[pieces].sum() > 0.85 * pieces.sum()
+                has_words and is_masked_alike[is_piece].sum() > 0.85 * is_piece.sum()
             ),
         }
     )
@@ -321,6 +358,14 @@ def outputs(*shape: int, scale: float = 3.0) -> Drawn:
     may be written with a kink that has no gradient.
     """
     return lambda rng: (np.floor(scale * rng.standard_normal(shape) * 64) + 0.5) / 64
+
+
+def judge_loss(values: Values, answer: Answer, right: Right) -> str:
+    """The right number in float32, also where half precision comes in."""
+    wrong = equal_to(1e-4)(values, answer, right)
+    if not wrong and answer.dtype != "float32" and values["cast_to"] != torch.float64:
+        wrong = f"dtype {answer.dtype}, expected float32"
+    return wrong
 
 
 def draw_classes(rng: Rng) -> Array:

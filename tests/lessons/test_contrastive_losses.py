@@ -229,7 +229,7 @@ def check_same(loss) -> None:
                 "what says the same has a logit of 0, and e^0 = 1 counts. It is left out of row i: "
                 "its logit is -inf."
             )
-    others = {
+    masks_of = {
         "`same` is transposed: row i is that of anchor i.": (same.T, same_hard),
         "`same` is turned round: True is left out.": (~same, same_hard),
         "`same_hard` is transposed: row i is that of anchor i.": (same, same_hard.T),
@@ -244,7 +244,7 @@ def check_same(loss) -> None:
         "`same` is used for the hard negatives, too.": (same, same_hard | same),
         "`same` is made symmetric; row i is that of anchor i alone.": (same | same.T, same_hard),
     }
-    for mistake, masks in others.items():
+    for mistake, masks in masks_of.items():
         wrong = hard_by_loop(anchors, positives, hard, 0.7, 0.5, *masks)
         if math.isclose(found, wrong, abs_tol=1e-6):
             hint = mistake
@@ -257,7 +257,11 @@ def check_same(loss) -> None:
     message = f"found {found:.4f}, expected {expected:.4f}: {hint}"
     assert found == pytest.approx(expected, abs=1e-6), message
 
-    # Two for each anchor: columns 0 to 5, and then 6 to 11.
+
+def check_same_of_two_for_each(loss) -> None:
+    """Two hard negatives for each anchor: columns 0 to 5, and then 6 to 11."""
+    anchors, positives = vectors(10, dtype=torch.float64)
+    hard, _ = vectors(11, dtype=torch.float64)
     both = torch.cat([hard, vectors(12, dtype=torch.float64)[0]])
     same_both = torch.zeros(6, 12, dtype=torch.bool)
     same_both[2, 9] = True
@@ -267,18 +271,22 @@ def check_same(loss) -> None:
         f"found {found:.4f}, expected {expected:.4f}: `same_hard` is (B, K B), and its column j is "
         "hard negative j."
     )
-    # Row 0 has no other candidate than its positive, whose logit is -100.
+
+
+def check_what_is_left_out(loss) -> None:
+    """Row 0 has no other candidate than its positive, whose logit is -100."""
     opposite = torch.tensor([[-1.0, 0], [0, 1]])
-    others = torch.tensor([[False, True], [False, False]])
-    found = loss(torch.eye(2), opposite, 0.01, same=others).item()
+    same = torch.tensor([[False, True], [False, False]])
+    found = loss(torch.eye(2), opposite, 0.01, same=same).item()
     assert found == pytest.approx(0.0, abs=1e-6), (
         f"found {found:.4f}, expected 0: what says the same is left out, by a logit of -inf and "
         "not by a number such as -100."
     )
 
 
-def test_pairs_that_say_the_same_with_hints():
-    check_same(info_nce)
+@pytest.mark.parametrize("check", [check_same, check_same_of_two_for_each, check_what_is_left_out])
+def test_pairs_that_say_the_same_with_hints(check):
+    check(info_nce)
 
 
 def test_dot_products():
@@ -463,16 +471,17 @@ def test_a_wrong_similarity_is_not_read_as_another_one():
         info_nce(*vectors(0), similarity="cosine")
 
 
-def test_vectors_that_do_not_belong_together_row_by_row():
+@pytest.mark.parametrize("name", ["positives", "hard_negatives"])
+def test_vectors_that_do_not_belong_together_row_by_row(name):
     first, second = vectors(0)
-    for name, vectors_of in {"positives": {}, "hard_negatives": {"positives": first}}.items():
-        try:
-            info_nce(first, **{**vectors_of, name: second[:-1]})
-        except ValueError:
-            continue
-        except Exception as error:
-            pytest.fail(f"{name} of another shape must be a ValueError, not {error!r}: {REFUSED}")
-        pytest.fail(f"{name} of another shape were taken: {REFUSED}")
+    raised: Exception | None = None
+    try:
+        info_nce(first, **{"positives": first, name: second[:-1]})
+    except Exception as error:
+        raised = error
+    assert isinstance(raised, ValueError), (
+        f"{name} of another shape must be a ValueError, and it is {raised!r}: {REFUSED}"
+    )
 
 
 REFUSED = "call check_same_shape, for hard negatives once for each block of B"
