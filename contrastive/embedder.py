@@ -23,7 +23,7 @@ from data.examples import Example
 from data.token_cache import Tokenizer, TokenRows, tokenize_once
 from minbert import BertConfig, BertModel, BertTokenizer, hub
 from minbert.pooling import check_pooling, stored_pooling
-from minbert.training import processes, runtime
+from minbert.training import int8, processes, runtime
 from minbert.training.stage import encoder_fingerprint
 
 ChunkProgress = Callable[[Sequence[Tensor]], Iterable[Tensor]]  # yields the chunks
@@ -235,7 +235,7 @@ def open_embedder(
     embedder = Embedder(encoder, tokenizer, pooling, precision, batch_size, length, modules)
     runtime.pack_for_good(encoder, precision)
     if precision == "int8":
-        embedder = replace(embedder, quantised=runtime.quantised(encoder, chosen_device))
+        embedder = replace(embedder, quantised=int8.quantised(encoder, chosen_device))
     return embedder, notes + notes_on_folder
 
 

@@ -23,7 +23,7 @@ from data.examples import Example
 from minbert.commands.options import AUTO
 from minbert.commands.plugins import load_named
 from minbert.options import FP32_ONEDNN
-from minbert.training import processes, runtime
+from minbert.training import int8, processes, runtime
 from multitask.evaluation import predict
 from multitask.probabilities import decode, probabilities, votes_by_class
 from multitask.rows import describe_cuts
@@ -88,7 +88,7 @@ class Predictor:
             # Refuses it where it would have no effect.
             runtime.choose_precision(precision, device_of_model)
         if precision == "int8":
-            self.model = runtime.quantised(self.model, device_of_model)
+            self.model = int8.quantised(self.model, device_of_model)
         self.batch_size = batch_size
 
     # --- tasks ------------------------------------------------------------------------------------

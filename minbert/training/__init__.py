@@ -13,6 +13,7 @@ The files in reading order:
     interruption.py   Ctrl-C and other signals to stop.
     processes.py      Several processes that train one model.
     runtime.py        Seeds, random states, device, precision and memory.
+    int8.py           Linear layers in int8, for predictions on the CPU.
     other_programs.py  What a run says about other programs that use its cores.
     options.py        The options that every stage shares.
     cost_estimate.py  Time, memory and disk of a job, before it starts.

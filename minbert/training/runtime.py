@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import copy
 import ctypes
 import os
 import random
 import shutil
-import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from types import ModuleType
-from typing import Any, NamedTuple, Protocol, TypeVar, cast
+from typing import NamedTuple, Protocol, cast
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from minbert.commands.memory import check_limit
-from minbert.linear import Linear, can_pack, has_onednn, pack, packed_weights, use_onednn
+from minbert.linear import can_pack, has_onednn, pack, packed_weights, use_onednn
 from minbert.options import FP32_ONEDNN
-
-Model = TypeVar("Model", bound=nn.Module)
 
 GPUS = {"cuda": torch.cuda, "mps": torch.mps}
 # How many compiled kernels oneDNN and ideep keep, as environment variables.
@@ -253,39 +249,6 @@ def choose_products(model: nn.Module, precision: str) -> None:
     with the same result up to rounding.
     """
     use_onednn(model, precision == FP32_ONEDNN and has_onednn())
-
-
-def quantised(model: Model, device: torch.device) -> Model:
-    """A copy of a model whose encoder layers multiply in int8, to predict on the CPU.
-
-    Weights have a scale for each output unit. The inputs of a layer have one scale, which is made
-    anew for each batch (torch's dynamic quantization). So a row depends a little on the rows beside
-    it. Norms, softmax, embeddings, pooler and heads stay in float32.
-
-    ValueError for another device, and where torch has no int8 products for this processor.
-    """
-    if device.type != "cpu":
-        raise ValueError(
-            f"the precision int8 is for the CPU, and the device is {device.type}. Use bf16 there."
-        )
-    if torch.backends.quantized.engine == "none":
-        raise ValueError(
-            "the precision is int8, and torch has no int8 products for this processor. Use fp32."
-        )
-    # Late: it takes a while to import, and few commands use it.
-    from torch.ao.quantization import per_channel_dynamic_qconfig, quantize_dynamic
-
-    model = copy.deepcopy(model.eval())
-    layers = {}
-    for name, module in model.named_modules():
-        if isinstance(module, Linear):
-            # torch quantises this class alone, and no class made of it.
-            cast(Any, module).__class__ = nn.Linear
-        if isinstance(module, nn.Linear) and ".layers." in f".{name}":
-            layers[name] = per_channel_dynamic_qconfig
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # torch will move this function to a package of its own
-        return cast(Model, quantize_dynamic(model, layers, inplace=True))
 
 
 # The type of the products that gain from packed weights, by precision. In "fp32" MKL computes them.

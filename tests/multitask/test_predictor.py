@@ -173,7 +173,6 @@ def test_rows_that_are_cut_are_warned_of_at_the_users_line(run):
     assert caught[0].filename == __file__
 
 
-@pytest.mark.filterwarnings("ignore:TypedStorage is deprecated")  # torch's own, of int8
 @pytest.mark.parametrize("precision", ["auto", "int8"])
 def test_a_pickled_predictor_needs_no_folder(run, monkeypatch, tmp_path, precision):
     predictor = Predictor(run.folder, "sst", precision=precision)

@@ -18,6 +18,7 @@ PACKAGES = (
     "experiments",
     "command_line",
     "teaching",
+    "command_line",
     "course",
     "tools",
 )
@@ -33,6 +34,7 @@ ONLY_LINKED = (
     "multitask/demo",
     "multitask/errors",
     "multitask/export",
+    "command_line",
     "course",
     "experiments",
     "teaching",

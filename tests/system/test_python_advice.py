@@ -45,7 +45,7 @@ from minbert.commands.plugins import forget
 from minbert.commands.registry import REGISTERED
 from minbert.reporting.attention_pictures import attention_of_sentence as attention_of
 from minbert.reporting.attention_pictures import draw_attention
-from minbert.training import runtime
+from minbert.training import int8
 from multitask import Predictor
 from multitask.checked_files import SplitRows, check_name
 from multitask.ensemble.voting import make_folds
@@ -139,7 +139,7 @@ def without_network(t: Tools) -> None:
 
 def without_int8(t: Tools) -> None:
     with patch.object(torch.backends, "quantized", SimpleNamespace(engine="none")):
-        runtime.quantised(t.model, torch.device("cpu"))
+        int8.quantised(t.model, torch.device("cpu"))
 
 
 def run_with_link(t: Tools) -> Path:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import nn
 
-from minbert.training import cost_estimate, runtime
+from minbert.training import cost_estimate, int8, runtime
 from tools.benchmarks.settings import DEVICE
 
 INT8 = "int8"
@@ -23,11 +23,11 @@ NUM_TIMED = 10
 def int8_limit() -> float:
     """Return the operations per second that a large int8 layer reaches, the best of some.
 
-    The layer is that of runtime.quantised. So the time includes the rounding of its inputs.
+    The layer is that of int8.quantised. So the time includes the rounding of its inputs.
     """
     size, _ = cost_estimate.PRODUCTS["cpu"]
     model = nn.ModuleDict({"layers": nn.Sequential(nn.Linear(size, size))})
-    layer = runtime.quantised(model, DEVICE).get_submodule("layers")
+    layer = int8.quantised(model, DEVICE).get_submodule("layers")
     rows = torch.rand(size, size)
     seconds = []
     with torch.no_grad():
