@@ -18,7 +18,6 @@ PACKAGES = (
     "experiments",
     "command_line",
     "teaching",
-    "command_line",
     "course",
     "tools",
 )
