@@ -160,6 +160,15 @@ def write_shard(
     log(f"vectors: {path}, {len(vectors):,} rows of {vectors.size(1)}")
 
 
+def in_all_processes(sentences: Sequence[Sentence]) -> Sequence[Sentence]:
+    """The sentences of the first process. In the others they have numbers in place of ids."""
+    # Plain strings are sent much faster than named tuples.
+    texts = processes.from_first(lambda: [sentence.text for sentence in sentences])
+    if processes.number() == 0:
+        return sentences
+    return [Sentence(str(row), text) for row, text in enumerate(texts, start=1)]
+
+
 def answers(
     request: EmbedOptions, sentences: Sequence[Sentence], log: Callable[[str], None]
 ) -> Iterator[str]:
@@ -167,7 +176,7 @@ def answers(
     runtime.settle_memory()
     # Of several processes the first one has read the sentences. All encode them.
     processes.join_helpers(request.device)
-    sentences = processes.from_first(lambda: sentences)
+    sentences = in_all_processes(sentences)
     embedder, notes = open_embedder(
         request.model,
         request.pooling,

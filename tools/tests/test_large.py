@@ -12,7 +12,7 @@ def started(monkeypatch):
     """The commands that were started, what they answer in turn, and the vectors that they write."""
     commands = []
     answers: list = []
-    vectors = [b"vectors", b"vectors"]
+    vectors = [b"vectors"] * 5
 
     def start(words, num_processes):
         commands.append((list(words), num_processes))
@@ -35,8 +35,15 @@ def test_the_growth_is_that_from_text_to_text(started, tmp_path):
 def test_the_slower_process_counts_and_files_are_compared(started, tmp_path):
     commands, answers, vectors = started
     answers += [[{"seconds": 18.0}], [{"seconds": 8.0}, {"seconds": 10.0}]]
-    assert large.embed(tmp_path, "minilm", "fp32", 5)["value"] == pytest.approx(1.8)
-    assert [num_processes for _, num_processes in commands] == [1, 2]
+    answers += [[{"seconds": 9.0}], [{"seconds": 6.0}], [{"seconds": 1.0}]]
+    shared, separate = large.embed(tmp_path, "minilm", "fp32", 5)
+    assert shared["value"] == pytest.approx(1.8)
+    assert (
+        separate["value"] == pytest.approx(2.0) and "One sentence takes 1.0" in separate["details"]
+    )
+    assert [num_processes for _, num_processes in commands] == [1, 2, 1, 1, 1]
+    halves = (tmp_path / "first.txt").read_text(), (tmp_path / "second.txt").read_text()
+    assert "\n".join(halves) == (tmp_path / "shared.txt").read_text()
 
     vectors[:] = [b"those of two", b"those of one"]
     answers += [[{"seconds": 1.0}], [{"seconds": 1.0}]]
