@@ -20,4 +20,6 @@ tracing.py      What trace.py shows.
 rehearsal.py    Tries a hand-out before any student does.
 built_notebooks.py  From the text of a notebook to an .ipynb file with outputs.
 notebooks.py    Command: builds the notebooks of docs/notebooks/.
+
+The pages of a hand-out and the scripts of the zip stand in templates/.
 """

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 # The body of a function that the student writes.
@@ -171,6 +172,12 @@ def without_answers(source: str, bodies: Mapping[str, str]) -> str:
         new_lines = [f"{indent}{line}".rstrip() for line in bodies[name].splitlines()]
         lines[start : node.end_lineno] = new_lines
     return "\n".join(lines) + "\n"
+
+
+def write_bodies(file: Path, bodies: Mapping[str, str]) -> None:
+    """Replace the bodies of some functions in a file, as `without_answers` does."""
+    source = file.read_text(encoding="utf-8")
+    file.write_text(without_answers(source, bodies), encoding="utf-8")
 
 
 class WithoutBranches(ast.NodeTransformer):

@@ -20,9 +20,9 @@ from minbert.commands.hidden import ROOT
 from minbert.commands.new_folders import new_folder, reserved
 from minbert.commands.outputs import check_new_folder
 from minbert.commands.paths import is_free
-from teaching.exercises import EXERCISES, without_answers
+from teaching.exercises import EXERCISES, write_bodies
 from teaching.options import HandoutOptions
-from teaching.small_handout import needed_files, pages_of
+from teaching.small_handout import needed_files, texts_from
 
 # Folders that a hand-out lacks: they hold whole answers, and what looks for them.
 LEFT_OUT = ("teaching/", "tests/teaching/")
@@ -58,15 +58,15 @@ def hand_out(folder: Path, exercises: Sequence[str], whole: bool) -> None:
             for name in names:
                 (beside / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(ROOT / name, beside / name)
-            remove_answers(beside, exercises)
-            return
-        files = needed_files(exercises)
-        write_files(beside, files | pages_of(exercises, files))
+        else:
+            files = needed_files(exercises)
+            write_files(beside, files | texts_from("handout", exercises, files))
         remove_answers(beside, exercises)
-        git(beside, "init", "--quiet", "--initial-branch=main")
-        git(beside, "add", "--all")
-        author = ("-c", "user.name=The course", "-c", "user.email=course@localhost")
-        git(beside, *author, "commit", "--quiet", "--message", "The exercises")
+        if not whole:
+            git(beside, "init", "--quiet", "--initial-branch=main")
+            git(beside, "add", "--all")
+            author = ("-c", "user.name=The course", "-c", "user.email=course@localhost")
+            git(beside, *author, "commit", "--quiet", "--message", "The exercises")
 
 
 def write_files(folder: Path, files: Mapping[str, str]) -> None:
@@ -79,9 +79,7 @@ def write_files(folder: Path, files: Mapping[str, str]) -> None:
 def remove_answers(folder: Path, exercises: Sequence[str]) -> None:
     """Remove the answers of some exercises from the files of a folder."""
     for name in exercises:
-        file = folder / EXERCISES[name].file
-        source = file.read_text(encoding="utf-8")
-        file.write_text(without_answers(source, EXERCISES[name].bodies()), encoding="utf-8")
+        write_bodies(folder / EXERCISES[name].file, EXERCISES[name].bodies())
 
 
 PROGRAM = "python -m teaching.handout"

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from minbert.commands.hidden import ROOT
 from teaching.calls import warm_up
-from teaching.exercises import EXERCISES, released_body, without_answers
+from teaching.exercises import EXERCISES, released_body, write_bodies
 from teaching.grading import as_table, check_released, grade_exercise
 
 
@@ -23,21 +23,21 @@ def rehearse(folder: Path, exercises: Sequence[str]) -> None:
     """Grade a hand-out as it is and with the answers. Raises ValueError where a result is wrong."""
     check_released()
     warm_up()
-    for exercise in exercises:
-        points = grade_exercise(folder, exercise).points
-        if points:
-            raise ValueError(f"{exercise}: the blank hand-out gets {points:g} points, expected 0.")
     with tempfile.TemporaryDirectory() as temporary:
         solved = Path(temporary, "solved")
         shutil.copytree(folder, solved, ignore=shutil.ignore_patterns(".git"))
         write_answers(solved, exercises)
-        for exercise in exercises:
-            result = grade_exercise(solved, exercise)
-            if result.points != result.most:
-                raise ValueError(
-                    f"{exercise}: the answers get {result.points:g} of {result.most} points.\n"
-                    + as_table({"answers": [result]})
-                )
+        for words, student, share in (
+            ("the blank hand-out", folder, 0),
+            ("the hand-out with the answers", solved, 1),
+        ):
+            for exercise in exercises:
+                result = grade_exercise(student, exercise)
+                if result.points != share * result.most:
+                    raise ValueError(
+                        f"{exercise}: {words} gets {result.points:g} points, "
+                        f"expected {share * result.most}.\n{as_table({words: [result]})}"
+                    )
         check_tests(solved, exercises)
 
 
@@ -46,19 +46,13 @@ def write_answers(folder: Path, exercises: Sequence[str]) -> None:
     for exercise in (EXERCISES[name] for name in exercises):
         source = (ROOT / exercise.file).read_text(encoding="utf-8")
         answers = {name: released_body(source, name) for name in exercise.to_write}
-        file = folder / exercise.file
-        blank = file.read_text(encoding="utf-8")
-        file.write_text(without_answers(blank, answers), encoding="utf-8")
+        write_bodies(folder / exercise.file, answers)
 
 
 def check_tests(folder: Path, exercises: Sequence[str]) -> None:
     """Run the students' tests in a folder. Raises ValueError where one fails."""
     tests = [EXERCISES[exercise].tests for exercise in exercises]
-    result = subprocess.run(
-        [sys.executable, "-m", "pytest", "-x", *tests],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-    )
+    command = [sys.executable, "-m", "pytest", "-x", *tests]
+    result = subprocess.run(command, cwd=folder, capture_output=True, text=True)
     if result.returncode:
         raise ValueError(f"a test fails with the answers:\n{result.stdout[-2000:]}")

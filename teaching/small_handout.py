@@ -10,6 +10,8 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
 from minbert import DEFINED_IN
 from minbert.commands.hidden import ROOT
 from teaching.exercises import EXERCISES, WithoutBranches
@@ -22,6 +24,14 @@ REFERENCES = {"transformers", "sentence_transformers", "torchjd", "openpyxl"}
 
 # The package of a library, where its name is another one.
 PACKAGE_OF = {"sklearn": "scikit-learn"}
+
+# The pages of a hand-out, and the scripts of a grader.
+TEMPLATES = Environment(
+    loader=FileSystemLoader(Path(__file__).parent / "templates"),
+    trim_blocks=True,
+    keep_trailing_newline=True,
+    undefined=StrictUndefined,
+)
 
 
 # --- files ----------------------------------------------------------------------------------------
@@ -90,117 +100,16 @@ def libraries_of(files: Mapping[str, str]) -> list[str]:
 
 # --- pages ----------------------------------------------------------------------------------------
 
-README = """# Exercises: a BERT written by hand
 
-After this page you can write your first function and test it.
+def texts_from(folder: str, exercises: Sequence[str], files: Mapping[str, str]) -> dict[str, str]:
+    """The texts of a folder of templates/ for some exercises, by name.
 
-```bash
-python3 -m venv .venv
-.venv/bin/pip install -r requirements.txt
-.venv/bin/python -m pytest -x {tests}
-```
-
-The first test fails, because nothing is written yet. [EXERCISES.md](EXERCISES.md) says what to
-write, and in which order. Commit after each function: `git commit -am "My first function"`.
-
-- Python must be 3.10 or newer. On Linux, pip installs a PyTorch with the libraries for GPUs. If you
-  have no GPU, run this before the second command. It is a much smaller download:
-  `.venv/bin/pip install torch --index-url https://download.pytorch.org/whl/cpu`
-- Some tests compare with other libraries, such as transformers. Without the library they are
-  skipped, and no point is lost. With `-rs`, pytest says which one is missing.
-- This folder is a part of a larger project. Comments also name files that are only in the full
-  project. No exercise needs them.
-
-A coding agent reads [AGENTS.md](AGENTS.md). It asks the agent to explain, and to leave the writing
-to you. What you did not write, you will not be able to explain.
-"""
-
-EXERCISES_HEAD = """# The exercises
-
-After this page you know what to write, and how to read a failed test. The order of the exercises
-counts: a later one may call an earlier one, as the tests of `layers` call `attention`.
-
-| | exercise | minutes | points | to write | test |
-|---|---|---|---|---|---|
-"""
-
-EXERCISES_TAIL = """
-## How to write a function
-
-1. Read its docstring. It has the formula, the shapes and the paper.
-2. Replace the line `raise NotImplementedError(...)`. Leave the name and the arguments as they are.
-3. Run its tests with `-x`. They go from easy to hard.
-4. Read the last line, `HINT: ...`. It compares your number with those of the usual mistakes.
-5. If it does not help, write down the shape of each tensor, and work the first test by hand.
-
-## What you may use
-
-Tensors, the arithmetic of torch with its losses, the functions of the same file that are given, if
-they are no answer under another name, and those that you write for the same exercise. You may
-import names of torch, `torch.nn`, `torch.nn.functional`, `torch.distributions`, `math`,
-`itertools`, `functools`, `collections` and `operator` at the top of the file, and add constants,
-functions and methods of your own. These are refused: `import` inside a function, other modules such
-as numpy, classes of your own, ready-made attention and optimizers of torch, attributes that begin
-with `_`, and functions of other exercises.
-The library's fast branches, such as that of `is_fused`, are not asked for.
-
-Only the bodies of your functions are graded, on numbers that are drawn anew. Print as you like.
-
-## What to hand in
-
-The files of the table, under the names that they have here. Other files do not matter, but leave
-`.venv` out: it is large, and may hold other files of these names.
-
-## For a talk
-
-Be ready to answer about each function:
-
-1. What is the shape of each tensor in it, and why?
-2. Which line would you change to break it, so that the loss still falls?
-3. Which test found your first mistake, and what did the number say?
-4. Where does the formula stand in the paper, and where does the code differ from it?
-5. What happens to the result if the input is ten times as large?
-"""
-
-AGENTS = """# For coding agents
-
-This folder is a course. The person who asks you is learning by writing these functions:
-
-{functions}
-
-Give a hint, never the answer.
-
-- Ask what they expect, and what they have tried.
-- Explain a formula, a shape, or an error message. Use another example than the exercise.
-- Point to the line of their code that you would look at, and say what to print there.
-- Don't write the bodies of these functions, not even in part, and don't edit their files or tests.
-- Don't look for the answers elsewhere, in an installed package or on the network.
-"""
-
-PYPROJECT = """[tool.pytest.ini_options]
-testpaths = ["tests"]
-pythonpath = ["."]
-addopts = "-q --import-mode=importlib -p no:cacheprovider"
-"""
-
-IGNORED = ".venv/\n__pycache__/\n"
-
-
-def pages_of(exercises: Sequence[str], files: Mapping[str, str]) -> dict[str, str]:
-    """The files that are written for a hand-out, by name."""
-    rows = []
-    functions = []
-    for number, name in enumerate(exercises, start=1):
-        exercise = EXERCISES[name]
-        functions += [f"- `{function}` in `{exercise.file}`" for function in exercise.to_write]
-        written = ", ".join(f"`{function}`" for function in exercise.to_write)
-        cells = f"{number} | {name} | {exercise.minutes} | {exercise.points}"
-        rows.append(f"| {cells} | {written} in `{exercise.file}` | `{exercise.tests}` |")
-    return {
-        "README.md": README.format(tests=EXERCISES[exercises[0]].tests),
-        "EXERCISES.md": EXERCISES_HEAD + "\n".join(rows) + "\n" + EXERCISES_TAIL,
-        "AGENTS.md": AGENTS.format(functions="\n".join(functions)),
-        "pyproject.toml": PYPROJECT,
-        "requirements.txt": "\n".join(libraries_of(files)) + "\n",
-        ".gitignore": IGNORED,
-    }
+    files: their libraries are those that a text lists.
+    """
+    chosen = {name: EXERCISES[name] for name in exercises}
+    libraries = libraries_of(files)
+    texts = {}
+    for name in TEMPLATES.list_templates(filter_func=lambda name: name.startswith(f"{folder}/")):
+        text = TEMPLATES.get_template(name).render(exercises=chosen, libraries=libraries)
+        texts[Path(name).stem] = text
+    return texts
