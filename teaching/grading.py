@@ -7,8 +7,9 @@ does a function that breaks. The others are graded all the same.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from minbert import fast
 from minbert.commands.files import write_text
@@ -23,23 +24,9 @@ from teaching.running import FunctionResult, grade_function
 
 LONGEST = 1_000_000  # characters of a file that are read
 
-
-class ExerciseResult(NamedTuple):
-    """What a student gets for an exercise."""
-
-    exercise: str
-    functions: list[FunctionResult]
-
-    @property
-    def points(self) -> float:
-        """The points: each function counts alike."""
-        share = sum(function.share for function in self.functions) / len(self.functions)
-        return round(share * self.most, 2)
-
-    @property
-    def most(self) -> int:
-        """The points of a right answer."""
-        return EXERCISES[self.exercise].points
+# The result of a function, as a test in Gradescope's results.json: its name, score, max_score and
+# output. The file has the `tests` of a student and their sum as `score`.
+Test = dict[str, Any]
 
 
 def find_file(student: Path, file: str) -> Path | None:
@@ -52,72 +39,67 @@ def find_file(student: Path, file: str) -> Path | None:
     name = Path(file).name
     if student.is_file():
         return student if student.name == name else None
-    paths = [path for path in student.rglob(name) if path.is_file() and is_inside(path, student)]
-    if student / file in paths:
-        return student / file
-    same_end = [path for path in paths if path.as_posix().endswith(f"/{file}")]
-    paths = same_end or paths
-    return paths[0] if len(paths) == 1 else None
+    for pattern in (file, f"**/{file}", f"**/{name}"):
+        paths = [path for path in student.glob(pattern) if is_inside(path, student)]
+        if len(paths) == 1:
+            return paths[0]
+    return None
 
 
 def is_inside(path: Path, student: Path) -> bool:
     """Whether a path leads to a file of the student, and not through a link."""
-    return path.resolve() == student.resolve() / path.relative_to(student)
+    return path.is_file() and path.resolve() == student.resolve() / path.relative_to(student)
 
 
-def grade_exercise(student: Path, exercise: str) -> ExerciseResult:
-    """Grade one exercise of a student. A file that is missing gets 0."""
+def grade_exercise(student: Path, exercise: str) -> list[Test]:
+    """Grade the functions of an exercise, each for the same share of its points.
+
+    A file that is missing gets 0.
+    """
     file = EXERCISES[exercise].file
     path = find_file(student, file)
     if path is not None:
         with path.open(encoding="utf-8", errors="replace") as opened:
             text = opened.read(LONGEST)
     clean = (ROOT / file).read_text(encoding="utf-8")
-    results = []
-    for name in EXERCISES[exercise].to_write:
-        if path is None:
-            missing = f"{file} is missing, and no single file has its name"
-            results.append(FunctionResult(name, {"file": missing}))
-        else:
-            results.append(grade_function(name, clean, text, module_of(file)))
-    return ExerciseResult(exercise, results)
-
-
-# --- what is written ------------------------------------------------------------------------------
-
-
-def as_table(results: dict[str, list[ExerciseResult]]) -> str:
-    """One row for each student, and what is wrong below."""
-    exercises = [result.exercise for result in next(iter(results.values()))]
-    rows = [["student", *exercises, "sum"]]
-    for student, graded in results.items():
-        total = sum(result.points for result in graded)
-        cells = [f"{result.points:g}/{result.most}" for result in graded]
-        rows.append([student, *cells, f"{total:g}"])
-    lines = [aligned(rows)]
-    for student, graded in results.items():
-        for result in graded:
-            for function in result.functions:
-                lines += [f"{student}: {function.name}: {text}" for text in function.faults]
-    return "\n".join(lines)
-
-
-def as_gradescope(graded: list[ExerciseResult]) -> dict[str, Any]:
-    """The results of a student as in Gradescope's results.json: one test for each function."""
+    most = EXERCISES[exercise].points / len(EXERCISES[exercise].to_write)
     tests = []
-    for result in graded:
-        most = result.most / len(result.functions)
-        for function in result.functions:
-            tests.append(
-                {
-                    "name": f"{result.exercise}: {function.name}",
-                    "score": round(function.share * most, 3),
-                    "max_score": round(most, 3),
-                    "output": "\n".join(function.faults) or "all checks passed",
-                }
-            )
-    score = round(sum(result.points for result in graded), 2)
-    return {"score": score, "tests": tests}
+    for name in EXERCISES[exercise].to_write:
+        missing = f"{file} is missing, and no single file has its name"
+        result = FunctionResult({"file": missing})
+        if path is not None:
+            result = grade_function(name, clean, text, module_of(file))
+        tests.append(
+            {
+                "name": f"{exercise}: {name}",
+                "score": round(result.share * most, 3),
+                "max_score": round(most, 3),
+                "output": "\n".join(result.faults) or "all checks passed",
+            }
+        )
+    return tests
+
+
+def points(tests: Iterable[Test]) -> float:
+    """The points of some functions together."""
+    return round(sum(test["score"] for test in tests), 2)
+
+
+def as_table(results: dict[str, Any], exercises: Sequence[str]) -> str:
+    """One row for each student, and what is wrong below. results: as in --json."""
+    rows = [["student", *exercises, "sum"]]
+    lines = []
+    for student, result in results.items():
+        cells = []
+        for exercise in exercises:
+            tests = [test for test in result["tests"] if test["name"].startswith(f"{exercise}: ")]
+            cells.append(f"{points(tests):g}/{EXERCISES[exercise].points}")
+        rows.append([student, *cells, f"{result['score']:g}"])
+        for test in result["tests"]:
+            if test["score"] < test["max_score"]:
+                faults = test["output"].splitlines()
+                lines += [f"{student}: {test['name']}: {fault}" for fault in faults]
+    return "\n".join([aligned(rows), *lines])
 
 
 def check_released() -> None:
@@ -138,21 +120,14 @@ def grade_all(options: GradeOptions) -> str:
     if not options.students:
         return str(options.zip)
     warm_up()
-    results: dict[str, list[ExerciseResult]] = {}
+    results: dict[str, Any] = {}
     for student in options.students:
-        graded = results.setdefault(str(student), [])
         for exercise in options.exercises:
-            graded.append(grade_exercise(student, exercise))
+            result = results.setdefault(str(student), {"score": 0, "tests": []})
+            result["tests"] += grade_exercise(student, exercise)
+            result["score"] = points(result["tests"])
             # After each exercise, so that a stop later loses nothing.
-            write_results(options, results)
-    return as_table(results)
-
-
-def write_results(options: GradeOptions, results: dict[str, list[ExerciseResult]]) -> None:
-    """Write the files that were asked for."""
-    plain = {student: as_gradescope(graded) for student, graded in results.items()}
-    if options.json:
-        write_text(options.json, json.dumps(plain, indent=2) + "\n")
-    if options.gradescope:
-        (only,) = plain.values()
-        write_text(options.gradescope, json.dumps(only, indent=2) + "\n")
+            for path, content in ((options.json, results), (options.gradescope, result)):
+                if path is not None:
+                    write_text(path, json.dumps(content, indent=2) + "\n")
+    return as_table(results, options.exercises)

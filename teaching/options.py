@@ -4,38 +4,40 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from minbert.commands.options import CommandOptions, argument, positional
 from minbert.commands.outputs import HELP_OF_OVERWRITE
 from minbert.commands.plugins import plugin_argument
 from teaching.exercises import DEFAULT_EXERCISES, EXERCISES
 
-
-def exercises_argument() -> Any:
-    """The flag --exercises."""
-    names = tuple(EXERCISES)
-    return argument(DEFAULT_EXERCISES, f"some of {', '.join(names)}", "NAME...", choices=names)
+NAMES = tuple(EXERCISES)
 
 
 @dataclass(frozen=True)
-class HandoutOptions(CommandOptions):
+class ExercisesOptions(CommandOptions):
+    """The choice of exercises, which two of the commands have."""
+
+    exercises: tuple[str, ...] = argument(
+        DEFAULT_EXERCISES, f"some of {', '.join(NAMES)}", "NAME...", choices=NAMES
+    )
+
+
+@dataclass(frozen=True)
+class HandoutOptions(ExercisesOptions):
     """The command line of handout.py."""
 
     folder: Path = positional("DIR", "a new folder")
-    exercises: tuple[str, ...] = exercises_argument()
     whole: bool = argument(False, "hand out all that git tracks, with training and documents")
     rehearse: bool = argument(False, "grade the hand-out as it is and with the answers")
 
 
 @dataclass(frozen=True)
-class GradeOptions(CommandOptions):
+class GradeOptions(ExercisesOptions):
     """The flags of `python -m teaching.grade`."""
 
     students: tuple[Path, ...] = positional(
         "STUDENT...", "folders, or files of one exercise", is_required=False
     )
-    exercises: tuple[str, ...] = exercises_argument()
     json: Path | None = argument(
         None, "also write the results of each student, in the form of --gradescope", "FILE"
     )

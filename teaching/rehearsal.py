@@ -16,7 +16,7 @@ from pathlib import Path
 from minbert.commands.hidden import ROOT
 from teaching.calls import warm_up
 from teaching.exercises import EXERCISES, released_body, write_bodies
-from teaching.grading import as_table, check_released, grade_exercise
+from teaching.grading import check_released, grade_exercise, points
 
 
 def rehearse(folder: Path, exercises: Sequence[str]) -> None:
@@ -32,11 +32,12 @@ def rehearse(folder: Path, exercises: Sequence[str]) -> None:
             ("the hand-out with the answers", solved, 1),
         ):
             for exercise in exercises:
-                result = grade_exercise(student, exercise)
-                if result.points != share * result.most:
+                tests = grade_exercise(student, exercise)
+                expected = share * EXERCISES[exercise].points
+                if points(tests) != expected:
                     raise ValueError(
-                        f"{exercise}: {words} gets {result.points:g} points, "
-                        f"expected {share * result.most}.\n{as_table({words: [result]})}"
+                        f"{exercise}: {words} gets {points(tests):g} points, expected {expected}.\n"
+                        + "\n".join(f"{test['name']}: {test['output']}" for test in tests)
                     )
         check_tests(solved, exercises)
 

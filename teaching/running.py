@@ -29,7 +29,6 @@ LONGEST = 64 * 1024**2  # bytes of an answer
 class FunctionResult(NamedTuple):
     """The result of all checks of a function."""
 
-    name: str
     checks: dict[str, str]  # what is wrong by the name of a check, "" where it passed
 
     @property
@@ -78,7 +77,7 @@ def grade_function(name: str, clean: str, student: str, module: ModuleType) -> F
         if check.is_weak and results[checks[0].name]:
             message = message or f"counts only where '{checks[0].name}' passes"
         results[check.name] = message
-    return FunctionResult(name, results)
+    return FunctionResult(results)
 
 
 def judge(name: str, check: Check, values: Values, line: str) -> str:
