@@ -4,8 +4,8 @@ The body may use what its exercise allows, and nothing else: the attributes and 
 are those of lists. A list of what is forbidden always has holes. The function is then made with the
 names of a list as its only globals and builtins, so another name is not there.
 
-Classes and other code at the top of the student's file never run, nor do decorators there, but
-`@staticmethod` is obeyed. A constant is computed where a body could compute it.
+Classes and other code at the top of the student's file never run. A constant is computed where a
+body could compute it, and a name is imported where a body could look it up.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from types import FunctionType, ModuleType
 from typing import Any, NamedTuple
 
 import torch
-import torch.nn.functional as F
-from torch import Tensor, distributions, nn
+import torch.distributions
+from torch import nn
 
 from teaching.exercises import exercise_of, functions, module_name
 
@@ -40,20 +40,18 @@ AssertionError AttributeError Exception FloatingPointError IndexError KeyError L
 NotImplementedError OverflowError RuntimeError StopIteration TypeError ValueError ZeroDivisionError
 """
 
-# Modules whose names a file may import, and which a body finds under these names.
-MODULES: dict[str, Any] = {
+# Names that a body finds, and from which a file may import names.
+GLOBALS = {
     "collections": collections,
     "functools": functools,
     "itertools": itertools,
     "math": math,
     "operator": operator,
     "torch": torch,
-    "torch.nn": nn,
-    "torch.nn.functional": F,
-    "torch.distributions": distributions,
+    "F": nn.functional,
+    "nn": nn,
+    "Tensor": torch.Tensor,
 }
-GLOBALS = {name: module for name, module in MODULES.items() if "." not in name}
-GLOBALS |= {"F": F, "nn": nn, "Tensor": Tensor}
 
 # Attributes of tensors, of torch and its modules, of math, and of Python's containers. None of them
 # is an answer, opens a file, or leads to the rest of the process.
@@ -233,15 +231,15 @@ def graft(clean: str, student: str, name: str, module: ModuleType) -> Graft:
     near = ("", name.rpartition(".")[0])
     siblings = {*exercise_of(name).to_write} - {name, *allowed.names.split()}
     added: dict[str, ast.FunctionDef] = {}
-    for other, body in by_name.items():
-        is_new = other not in clean_functions or ("." not in other and other in siblings)
-        if is_new and other.rpartition(".")[0] in near:
-            added[other] = body
     # A new method gives no access to what has its name elsewhere, such as a function of torch.
     methods = {}
-    for other, body in added.items():
-        if "." in other:
-            methods[body.name] = body.name if body.name in attributes else f"new_{body.name}"
+    for other, body in by_name.items():
+        owner = other.rpartition(".")[0]
+        is_new = other not in clean_functions or (not owner and other in siblings)
+        if is_new and owner in near:
+            added[other] = body
+            if owner:
+                methods[body.name] = body.name if body.name in attributes else f"new_{body.name}"
 
     names = {"__name__": "answer", **GLOBALS}
     names |= {word: getattr(module, word) for word in allowed.names.split()}
@@ -285,28 +283,24 @@ def names_at_the_top(tree: ast.Module, names: Names, attributes: set[str]) -> Na
     Such as `import math` and `LOWEST = float("-inf")`. The others are left out.
     """
     for node in tree.body:
-        with contextlib.suppress(Refused):
-            if isinstance(node, ast.Import | ast.ImportFrom):
-                names |= imports_of(node, attributes)
-            elif isinstance(node, ast.Assign | ast.AnnAssign):
-                check_code(node, attributes, {})
-                run(node, names, attributes)
+        for statement in assignments_of(node):
+            with contextlib.suppress(Refused):
+                check_code(statement, attributes, {})
+                run(statement, names, attributes)
     return names
 
 
-def imports_of(node: ast.Import | ast.ImportFrom, attributes: set[str]) -> Names:
-    """The names that a statement imports from the modules of MODULES."""
-    names = {}
-    for alias in node.names:
-        if isinstance(node, ast.ImportFrom):
-            is_allowed = alias.name in attributes
-            value = getattr(MODULES.get(node.module or ""), alias.name, None)
-        else:
-            is_allowed = alias.asname is not None
-            value = MODULES.get(alias.name)
-        if is_allowed and value is not None:
-            names[alias.asname or alias.name] = value
-    return names
+def assignments_of(node: ast.stmt) -> list[ast.stmt]:
+    """The names that a statement assigns, where `from math import e as E` is `E = math.e`."""
+    if isinstance(node, ast.Assign | ast.AnnAssign):
+        return [node]
+    statements = []
+    if isinstance(node, ast.Import | ast.ImportFrom):
+        module = f"{node.module}." if isinstance(node, ast.ImportFrom) else ""
+        for item in node.names:
+            with contextlib.suppress(Refused):
+                statements += parse(f"{item.asname or item.name} = {module}{item.name}").body
+    return statements
 
 
 def safe_builtins(attributes: set[str]) -> Names:
@@ -315,17 +309,13 @@ def safe_builtins(attributes: set[str]) -> Names:
     getattr and hasattr know the attributes of an exercise alone, however a name is put together.
     """
 
-    def check_name(name: str) -> None:
-        if type(name) is not str or name not in attributes:
-            raise AttributeError(f"{name!r} may not be used in this exercise.")
+    def checked(look_up: Callable[..., Any]) -> Callable[..., Any]:
+        def checked_look_up(owner: Any, name: str, *default: Any) -> Any:
+            if type(name) is not str or name not in attributes:
+                raise AttributeError(f"{name!r} may not be used in this exercise.")
+            return look_up(owner, name, *default)
 
-    def safe_getattr(owner: Any, name: str, *default: Any) -> Any:
-        check_name(name)
-        return getattr(owner, name, *default)
-
-    def safe_hasattr(owner: Any, name: str) -> bool:
-        check_name(name)
-        return hasattr(owner, name)
+        return checked_look_up
 
     def safe_type(value: Any) -> type:
         """The type of a value, but not that of types and functions, which would make new ones."""
@@ -334,7 +324,7 @@ def safe_builtins(attributes: set[str]) -> Names:
         return type(value)
 
     names = {word: getattr(builtins, word) for word in BUILTINS}
-    names |= {"getattr": safe_getattr, "hasattr": safe_hasattr, "type": safe_type}
+    names |= {"getattr": checked(getattr), "hasattr": checked(hasattr), "type": safe_type}
     names["print"] = lambda *values, **options: None
     # torch's own code imports with the builtins of its caller. A body cannot use this name.
     names["__import__"] = __import__
@@ -342,16 +332,10 @@ def safe_builtins(attributes: set[str]) -> Names:
 
 
 def without_annotations(node: ast.stmt) -> None:
-    """Remove annotations, which are never evaluated, and decorators but `@staticmethod`."""
+    """Put None in place of annotations, which no answer needs."""
     for inner in ast.walk(node):
-        if isinstance(inner, ast.FunctionDef):
-            inner.returns = None
-        if isinstance(inner, ast.arg | ast.AnnAssign):
-            inner.annotation = ast.copy_location(ast.Constant(None), inner)
-    if isinstance(node, ast.FunctionDef):
-        node.decorator_list = [
-            word for word in node.decorator_list if ast.unparse(word) == "staticmethod"
-        ]
+        for field in {"annotation", "returns"}.intersection(inner._fields):
+            setattr(inner, field, ast.copy_location(ast.Constant(None), inner))
 
 
 def check_code(node: ast.stmt, attributes: set[str], methods: Mapping[str, str]) -> None:

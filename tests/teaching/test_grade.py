@@ -84,6 +84,30 @@ def test_a_constant_and_a_static_method_of_the_student_are_read():
     assert grade("AdamW.update", wrong[:place] + method + wrong[place:]).share == 0
 
 
+def test_what_a_file_imports_is_what_a_body_may_look_up():
+    """In each form of an import. What is not allowed is left out, so its name is not there."""
+    imports = (
+        "import math as m, numpy as np\n"
+        "import torch.nn.functional as G\nimport torch.nn.functional\n"
+        "from torch import nn as layers, no_such_name, save\nfrom math import *\nfrom . import x\n"
+    )
+    body = "return G.relu(hidden_states) + m.pi + layers.Identity()(hidden_states)"
+    text = student_file("FeedForward.forward", body, imports)
+    assert "NameError" not in str(grade("FeedForward.forward", text).checks)
+    for word in ("np", "save", "no_such_name", "x", "floor"):
+        text = student_file("FeedForward.forward", f"return {word}", imports)
+        assert f"NameError: name '{word}'" in str(grade("FeedForward.forward", text).checks)
+
+
+def test_a_decorator_is_a_part_of_the_function():
+    """One that takes the gradients costs those points, and one that is not allowed all."""
+    text = student_file("attention", released("attention"))
+    head = "def attention("
+    checks = grade("attention", text.replace(head, f"@torch.no_grad()\n{head}")).checks
+    assert checks["gradients"]
+    assert grade("attention", text.replace(head, f"@torch.compile\n{head}")).share == 0
+
+
 @pytest.mark.parametrize("name", FILE_OF)
 def test_a_blank_gets_no_point(name):
     blank = student_file(name, 'raise NotImplementedError("not written yet")')
