@@ -12,7 +12,7 @@ import importlib
 import sys
 import traceback
 from collections.abc import Mapping
-from functools import partial
+from contextlib import suppress
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,7 +25,7 @@ from minbert.commands.hidden import ROOT
 from minbert.weights import to_hugging_face
 from teaching import judging
 from teaching.children import Send, run_in_child
-from teaching.stations import IN, Recorder, Station, record, stations_of
+from teaching.stations import Recorder, Station, record, stations_of
 
 SECONDS = 120  # for the other code
 
@@ -35,11 +35,11 @@ TOLERANCE = 1e-5
 LOWEST = -60.0  # of the logarithm of a weight: less is no weight at all
 
 
-def compare(folder: Path, weights: Path, row: Mapping[str, Tensor]) -> str:
-    """Run both on a row, and say where they differ first.
+def compare(folder: Path, weights: Path, model: BertModel, row: Mapping[str, Tensor]) -> str:
+    """Run other code and our model on a row, and say where they differ first.
 
-    weights: the folder of the encoder that both load. Raises ValueError for a folder that holds
-    neither code nor a model, and for code that gives no answer.
+    weights: the folder of the model, which the other code loads, too. Raises ValueError for a
+    folder that holds neither code nor a model, and for code that gives no answer.
     """
     is_code = (folder / "minbert" / "bert.py").is_file()
     if not is_code and not (folder / "config.json").is_file():
@@ -47,23 +47,19 @@ def compare(folder: Path, weights: Path, row: Mapping[str, Tensor]) -> str:
             f"{folder} holds neither minbert/bert.py nor config.json. Give a clone, a hand-out, or "
             "the folder of a model, which transformers then runs."
         )
-    model = BertModel.from_pretrained(weights, attention_implementation="eager").eval()
     probe = probe_of(row, model.config)
     ours = record(model, probe)
 
     def work(send: Send) -> None:
         # The other threads of torch are not in a forked process.
         torch.set_num_threads(1)
-        theirs = Recorder(len(model.layers))
+        theirs = Recorder(ours.stations if is_code else renamed(ours.stations, model))
         lines = [f"compared with the weights of {weights}"]
         error = ""
         try:
-            if is_code:
-                other = open_code(folder, weights)
-                lines += lend_functions()
-                theirs.run(other, probe)
-            else:
-                theirs.run(open_transformers(folder), probe, partial(their_module, model))
+            other = open_code(folder, weights) if is_code else open_transformers(folder)
+            lines += lend_functions()
+            theirs.run(other, probe)
         except Exception as raised:  # whatever the other code raises
             last = traceback.extract_tb(raised.__traceback__)[-1]
             error = f"{type(raised).__name__}: {raised} ({last.filename}:{last.lineno})"
@@ -91,11 +87,10 @@ def differences(ours: Recorder, theirs: Recorder, mask: Tensor, error: str) -> l
         lines.append(f"{station} is changed in place. Write to a new tensor.")
     if error:
         lines.append(f"It stopped: {error}")
-    if not lines and num_seen:
-        lines = ["equal: no tensor differs"]
-    elif not lines:
-        lines = ["nothing was compared: the other code passes none of these stations"]
-    return [f"compared: {num_seen} of {len(tensors)} stations", *lines]
+    no_difference = "equal: no tensor differs"
+    if not num_seen:
+        no_difference = "nothing was compared: the other code passes none of these stations"
+    return [f"compared: {num_seen} of {len(tensors)} stations", *(lines or [no_difference])]
 
 
 def probe_of(row: Mapping[str, Tensor], config: BertConfig) -> dict[str, Tensor]:
@@ -168,22 +163,16 @@ def leave_clone() -> None:
     sys.path[:] = [path for path in sys.path if Path(path).resolve() != ROOT]
 
 
-def their_module(model: BertModel, station: Station) -> str:
-    """transformers' name of the module of a station. A group of ours is there its last part."""
-    kind = station.module.rpartition(".")[2]
-    leaves = {
-        "embeddings": ".norm" if model.embeddings.project is None else ".project",
-        "attention": ".output",
-        "feed_forward": ".down",
-    }
-    leaf = leaves.get(kind, "")
-    if kind.isdigit():
-        leaf = ".attention.query" if station.hook is IN else ".feed_forward_norm"
-    try:
-        name = to_hugging_face(f"{station.module}{leaf}.weight", model.config.model_type)
-    except KeyError:
-        return "not there"
-    return name.removesuffix(".weight")
+def renamed(stations: Mapping[str, Station], model: BertModel) -> dict[str, Station]:
+    """The stations with the names of modules that transformers has for those of a model."""
+    by_name = {}
+    for name, station in stations.items():
+        has_project = name == "embeddings" and model.embeddings.project is not None
+        weight = f"{station.module}{'.project' if has_project else station.part}.weight"
+        with suppress(KeyError):
+            their_weight = to_hugging_face(weight, model.config.model_type)
+            by_name[name] = station._replace(module=their_weight.removesuffix(".weight"))
+    return by_name
 
 
 # --- the first difference -------------------------------------------------------------------------

@@ -12,7 +12,6 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
-from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -36,17 +35,20 @@ class Station(NamedTuple):
     module: str = ""
     hook: Callable[..., Any] | None = None
 
+    # The part of the module whose weights tell the name that transformers has for it.
+    part: str = ""
+
 
 IN, OUT = nn.Module.register_forward_pre_hook, nn.Module.register_forward_hook
 EMBEDDINGS: dict[str, Station] = {
     "word": Station(BertEmbeddings.forward, "words =", "embeddings.word", OUT),
     "segment": Station(BertEmbeddings.forward, "segments =", "embeddings.segment", OUT),
     "sum": Station(BertEmbeddings.forward, "self.norm(", "embeddings.norm", IN),
-    "embeddings": Station(BertEmbeddings.forward, "return", "embeddings", OUT),
+    "embeddings": Station(BertEmbeddings.forward, "return", "embeddings", OUT, ".norm"),
 }
 # Those of one layer.
 LAYER: dict[str, Station] = {
-    "input": Station(BertLayer.forward, "def forward", "{}", IN),
+    "input": Station(BertLayer.forward, "def forward", "{}", IN, ".attention.query"),
     "query": Station(MultiHeadAttention.project, "return", "{}.attention.query", OUT),
     "key": Station(MultiHeadAttention.project, "return", "{}.attention.key", OUT),
     "value": Station(MultiHeadAttention.project, "return", "{}.attention.value", OUT),
@@ -58,14 +60,18 @@ LAYER: dict[str, Station] = {
     "attention": Station(attention.attention, "probabilities = scores.softmax"),
     "weighted mean": Station(attention.attention, "return probabilities @ value"),
     "heads joined": Station(MultiHeadAttention.forward, "joined =", "{}.attention.output", IN),
-    "attended": Station(MultiHeadAttention.forward, "return self.output", "{}.attention", OUT),
+    "attended": Station(
+        MultiHeadAttention.forward, "return self.output", "{}.attention", OUT, ".output"
+    ),
     "sum 1": Station(BertLayer.forward, "self.attention_norm(", "{}.attention_norm", IN),
     "norm 1": Station(BertLayer.forward, "self.attention_norm(", "{}.attention_norm", OUT),
     "up": Station(FeedForward.forward, "self.up(", "{}.feed_forward.up", OUT),
     "activated": Station(FeedForward.forward, "activated =", "{}.feed_forward.down", IN),
-    "down": Station(FeedForward.forward, "self.down(", "{}.feed_forward", OUT),
+    "down": Station(FeedForward.forward, "self.down(", "{}.feed_forward", OUT, ".down"),
     "sum 2": Station(BertLayer.forward, "self.feed_forward_norm(", "{}.feed_forward_norm", IN),
-    "output": Station(BertLayer.forward, "self.feed_forward_norm(", "{}", OUT),
+    "output": Station(
+        BertLayer.forward, "self.feed_forward_norm(", "{}", OUT, ".feed_forward_norm"
+    ),
 }
 POOLER = {"pooler": Station(BertModel.forward, "pooled =", "pooler", OUT)}
 
@@ -95,9 +101,9 @@ def line_of(station: Station, root: Path) -> str:
 class Recorder(TorchFunctionMode):
     """Keeps the tensors of one pass by station. Stations that the pass does not reach stay out."""
 
-    def __init__(self, num_layers: int) -> None:
+    def __init__(self, stations: Mapping[str, Station]) -> None:
         super().__init__()
-        self.stations = stations_of(num_layers)
+        self.stations = stations
         self.tensors: dict[str, Tensor] = {}
         self.originals: dict[str, tuple[Tensor, int]] = {}  # with the version that was kept
         self.layer = ""  # the one that runs, such as "layer 0"
@@ -117,23 +123,17 @@ class Recorder(TorchFunctionMode):
                 changed.append(station)
         return changed
 
-    def run(
-        self,
-        model: nn.Module,
-        batch: Mapping[str, Tensor],
-        name_of: Callable[[Station], str] = attrgetter("module"),
-    ) -> None:
+    def run(self, model: nn.Module, batch: Mapping[str, Tensor]) -> None:
         """Run a model with the readable formulas.
 
-        name_of: gives the model's name of a station's module. In a child process, the package
-        minbert may be that of another folder.
+        In a child process, the package minbert may be that of another folder.
         """
         code: Any = sys.modules["minbert.attention"]
         switched = sys.modules["minbert.fast"].switched
         modules = dict(model.named_modules())
         with ExitStack() as stack:
             for name, station in self.stations.items():
-                module = modules.get(name_of(station))
+                module = modules.get(station.module)
                 if station.hook is not None and module is not None:
                     stack.enter_context(station.hook(module, partial(self.see, name)))
             stack.callback(setattr, code, "attention", code.attention)
@@ -185,7 +185,7 @@ def record(model: BertModel, batch: Mapping[str, Tensor]) -> Recorder:
 
     A pooler without trained weights is none: its numbers would be drawn anew each time.
     """
-    recorder = Recorder(len(model.layers))
+    recorder = Recorder(stations_of(len(model.layers)))
     recorder.run(model, batch)
     if model.load_report is not None and "pooler.dense.weight" in model.load_report.missing:
         recorder.tensors.pop("pooler", None)

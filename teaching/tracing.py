@@ -47,6 +47,9 @@ class Opened(NamedTuple):
 def open_options(options: TraceOptions) -> Opened:
     """Open the model of a command line, and encode its texts. ValueError for a text too long."""
     folder = Path(options.model or BUNDLED_RUN)
+    if options.against is not None and (options.against / "config.json").is_file():
+        # Two readers of one model: ours and that of transformers.
+        folder = Path(options.model or options.against)
     tasks: dict[str, MultitaskBert] = {}
     encoding, max_length = "cross", None
     if (folder / "run.json").is_file():
@@ -78,10 +81,7 @@ def trace(options: TraceOptions) -> str:
     opened = open_options(options)
     if options.against is not None:
         row = {key: value[:1] for key, value in encoder_arguments(opened.batch).items()}
-        # Two readers of one model: ours and that of transformers.
-        has_model = options.model is None and (options.against / "config.json").is_file()
-        weights = options.against if has_model else opened.weights
-        return compare(options.against, weights, row)
+        return compare(options.against, opened.weights, opened.encoder, row)
 
     kept = record(opened.encoder, encoder_arguments(opened.batch)).tensors
     batches = {"answer": opened.batch}
