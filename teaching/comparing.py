@@ -53,6 +53,8 @@ def compare(folder: Path, weights: Path, model: BertModel, row: Mapping[str, Ten
     def work(send: Send) -> None:
         # The other threads of torch are not in a forked process.
         torch.set_num_threads(1)
+        # Nothing more comes from this clone: its names could hide those of a library.
+        sys.path[:] = [path for path in sys.path if Path(path).resolve() != ROOT]
         theirs = Recorder(ours.stations if is_code else renamed(ours.stations, model))
         lines = [f"compared with the weights of {weights}"]
         error = ""
@@ -120,7 +122,6 @@ def open_code(folder: Path, weights: Path) -> nn.Module:
 
     For a child process alone: our package is forgotten, so that theirs is imported under its name.
     """
-    leave_clone()
     sys.path.insert(0, str(folder.resolve()))
     for name in [name for name in sys.modules if name.partition(".")[0] == "minbert"]:
         del sys.modules[name]
@@ -152,15 +153,9 @@ def lend_functions() -> list[str]:
 
 def open_transformers(folder: Path) -> nn.Module:
     """The encoder that the library transformers reads from a folder."""
-    leave_clone()
     from transformers import AutoModel
 
     return AutoModel.from_pretrained(folder, attn_implementation="eager").eval()
-
-
-def leave_clone() -> None:
-    """Import nothing more from this clone: its names could hide those of a library."""
-    sys.path[:] = [path for path in sys.path if Path(path).resolve() != ROOT]
 
 
 def renamed(stations: Mapping[str, Station], model: BertModel) -> dict[str, Station]:

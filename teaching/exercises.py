@@ -132,11 +132,6 @@ def exercise_of(name: str) -> Exercise:
     raise KeyError(name)
 
 
-def module_name(file: str) -> str:
-    """The name under which a file such as "minbert/attention.py" is imported."""
-    return file.removesuffix(".py").replace("/", ".")
-
-
 def functions(tree: ast.AST, prefix: str = "") -> dict[str, ast.FunctionDef]:
     """Find the functions of a module and the methods of its classes, by names as "AdamW.update"."""
     by_name = {}

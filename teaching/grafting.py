@@ -28,7 +28,7 @@ import torch
 import torch.distributions
 from torch import nn
 
-from teaching.exercises import exercise_of, functions, module_name
+from teaching.exercises import exercise_of, functions
 
 # --- what a body may use --------------------------------------------------------------------------
 
@@ -385,7 +385,7 @@ def run(node: ast.stmt, names: Names, attributes: set[str]) -> None:
 
 def module_of(file: str) -> ModuleType:
     """Import a file of the exercises, such as "minbert/attention.py"."""
-    return import_module(module_name(file))
+    return import_module(file.removesuffix(".py").replace("/", "."))
 
 
 def released_function(name: str) -> Any:
