@@ -31,9 +31,11 @@ def attention(
     Vaswani et al. 2017, equation 1. Each token takes a weighted mean of the values of all tokens.
     Compare with torch.nn.functional.scaled_dot_product_attention, which is_fused calls.
 
-    query, key, value: (B, N, T, D), floating point.
+    query, key, value: (B, N, T, D), floating point. They are not changed. The values may have
+        another last size than D, which is that of queries and keys.
     mask_bias: broadcastable to (B, N, T, T), added to the scores Q K^T / sqrt(D). It is 0 where a
-        token may be attended to, and a very large negative number where not. None masks nothing.
+        token may be attended to, and a very large negative number where not. In a model with
+        relative positions it holds other numbers, too. None masks nothing.
     dropout_probability: in [0, 1), of the weights, which the softmax gives. training: whether to
         drop at all.
     is_fused: whether torch's kernel computes it, with dropout masks of its own. It does only while

@@ -103,8 +103,9 @@ class BertEmbeddings(nn.Module):
     def forward(self, input_ids: Tensor, token_type_ids: Tensor) -> Tensor:
         """Embed tokens: input_ids and token_type_ids (B, T) int64 -> (B, T, H).
 
-        `positions_of` looks up the positions. Dropout stands behind the norm. `project`, where
-        there is one, comes last.
+        `positions_of` looks up the positions. Each token's segment has a row in the table, also
+        segment 0. `segment` is None in a model without segments. Dropout stands behind the norm.
+        `project`, where there is one, comes last.
         """
         words = self.word(input_ids)  # (B, T, E)
         segments = 0 if self.segment is None else self.segment(token_type_ids)  # (B, T, E)
@@ -168,7 +169,8 @@ class BertLayer(nn.Module):
         Dropout stands before each sum: on what attention returns, and on what the network returns.
 
         mask_bias (B, 1, 1, T), or None. positions: the tokens that are read, as in `tokens_at`.
-        Default: all tokens. All tokens are attended to in any case.
+        Default: all tokens. All tokens are attended to in any case. Whether the tokens are taken
+        before dropout or after it is free.
         """
         attended = self.attention(hidden_states, mask_bias)  # (B, T, H)
 

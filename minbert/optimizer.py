@@ -115,7 +115,8 @@ class AdamW(Optimizer):
     def update(self, parameter: Tensor, group: dict[str, Any]) -> None:
         """Make one parameter's step in place, one formula a line.
 
-        parameter: has a gradient, and its step is counted. group: its settings.
+        parameter: has a gradient, and its step is counted. The gradient stays as it is. group: its
+        settings. The state has the names that `prepare` gives, and keeps them.
         """
         gradient = parameter.grad
         assert gradient is not None

@@ -19,9 +19,9 @@ def sentiment_loss(logits: Tensor, labels: Tensor, weights: Tensor | None = None
     """Cross-entropy over the classes of sentiment, averaged over the batch (SST).
 
     logits: (B, C), any float dtype. labels: (B,), whole numbers 0 to C - 1 in any dtype; C is 5.
-    weights: (C,), by which the loss of a row of each class is multiplied (`balanced_weights`). The
-    sum is divided by B in any case, and not by the sum of the weights, as PyTorch's class does:
-    then a batch of one class would cost as much with any weight.
+    weights: (C,) float32, by which the loss of a row of each class is multiplied
+    (`balanced_weights`). The sum is divided by B in any case, and not by the sum of the weights, as
+    PyTorch's class does: then a batch of one class would cost as much with any weight.
 
     Returns a float32 scalar >= 0. For equal logits it is log 5 = 1.609. Raises IndexError or
     RuntimeError (from PyTorch) for a label outside 0 to C - 1. PyTorch's function leaves out rows
@@ -64,9 +64,10 @@ def paraphrase_loss(
     logit: (B,), any float dtype, before the sigmoid. labels: (B,), 0 or 1 in any dtype. A label
     between them is the probability that a teacher gives to a paraphrase (knowledge distillation,
     Hinton et al. 2015, at temperature 1). shift: added to the logit of a pair labelled 0 or 1, here
-    and nowhere else. `prior_shift` computes it. weights: w_0 and w_1 of the two classes, (2,):
-    the loss of a row with the label y is multiplied by (1 - y) w_0 + y w_1. Of rows with several
-    labels, logit and labels are (B, L), weights (2, L), and the mean is over all B L labels.
+    and nowhere else. `prior_shift` computes it. weights: w_0 and w_1 of the two classes, (2,)
+    float32: the loss of a row with the label y is multiplied by (1 - y) w_0 + y w_1. Of rows with
+    several labels, logit and labels are (B, L), weights (2, L), and the mean is over all B L
+    labels.
 
     Returns a float32 scalar >= 0. For a logit of 0 it is log 2 = 0.693. Raises ValueError if the
     shapes differ. Compare with torch.nn.BCEWithLogitsLoss.

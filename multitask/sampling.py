@@ -46,7 +46,9 @@ def joint(
     twenty of the course's PARA.
 
     make_batches: called in the order of its keys, which is also the order of the tasks in a step.
-    generator: a CPU generator. It is advanced.
+    The lists that it returns are not changed. generator: a CPU generator. It is advanced. A pass of
+    a task is used up before its next one is drawn. Whether passes beyond the first ones are drawn
+    task by task or step by step is free.
 
     Returns the steps of one epoch, each with one batch per task. Raises ValueError for no tasks, a
     task without batches, or another limit. Compare with mt_dnn, where a task's share of the updates

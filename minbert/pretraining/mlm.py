@@ -51,10 +51,12 @@ def mask_tokens(
     is_special: (B, T) bool, True where a token is never chosen: [CLS], [SEP], padding.
     probability: of every other token to be chosen, each by itself. A chosen token becomes [MASK] in
         80 % of the cases, a random token in 10 %, and stays as it is in 10 %. A random token is any
-        number from 0 to vocab_size - 1, each as likely as another.
+        number from 0 to vocab_size - 1, each as likely as another. Each chosen token draws for
+        itself.
     continues: (B, T) bool, True for the later pieces of a word (##ing). With it, words are chosen
         instead of tokens (whole-word masking), so that a piece cannot be guessed from the rest of
         its own word. Each chosen piece still draws its own replacement, as in BERT's own code.
+        A special token is never chosen, whatever its word.
 
     Returns new tensors. A label is the original id of a chosen token, and IGNORED for all others.
     Draws from torch's global generator, whose state a checkpoint holds. How many numbers are drawn,
