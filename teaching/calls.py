@@ -52,7 +52,7 @@ def answer(function: Any, call: Call, values: Values) -> str:
     for name, value in values.items():
         if isinstance(value, np.ndarray):
             arrays[name] = np.concatenate([value] * values.get("draws", 1))
-    tensors = {name: torch.from_numpy(value.copy()) for name, value in arrays.items()}
+    tensors = {name: torch.from_numpy(value.copy("K")) for name, value in arrays.items()}
     wanted = values.get("gradients_of", [])
     for name in wanted:
         tensors[name].requires_grad_()
@@ -140,7 +140,8 @@ def call_module(function: Any, values: Values) -> Any:
     module.train(values.get("training", False))
     arguments = {name: value for name, value in values.items() if isinstance(value, Tensor | None)}
     output = function(module, **arguments)
-    return torch.stack([*output]) if isinstance(output, tuple | list) else output
+    # Three tensors are not one of three times the rows.
+    return torch.stack([*output])[None] if isinstance(output, tuple | list) else output
 
 
 def call_for_gradients(function: Any, values: Values) -> Tensor:
@@ -161,22 +162,22 @@ def call_for_gradients(function: Any, values: Values) -> Tensor:
     return torch.cat([gradient.flatten() for gradient in gradients])
 
 
-LEARNING_RATES = (0.1, 0.05, 0.2, 0.15, 0.08, 0.12)  # of the steps
+LEARNING_RATES = (0.1, 0.05, 0.2, 0.15, 0.0, 4.0)  # of the steps, which begin anew
 ADAMW = {"betas": (0.8, 0.95), "eps": 1e-3, "weight_decay": 0.0, "correct_bias": True}
 
 
 def call_update(function: Any, values: Values) -> Any:
     """Train two parameters of one group; the second one has no gradient at first.
 
-    start: (2, units). gradients: (steps, 2, units). settings: what differs from ADAMW.
+    start: (2, ...). gradients: (steps, 2, ...). settings: what differs from ADAMW.
     """
     gradients = values["gradients"]
     parameters = [nn.Parameter(value.clone()) for value in values["start"]]
     optimizer = AdamW(parameters, **ADAMW | values.get("settings", {}))
     group = optimizer.param_groups[0]
     steps = []
-    for step, learning_rate in zip(range(len(gradients)), LEARNING_RATES, strict=False):
-        group["lr"] = learning_rate
+    for step in range(len(gradients)):
+        group["lr"] = LEARNING_RATES[step % len(LEARNING_RATES)]
         for number, parameter in enumerate(parameters):
             if step < min(2 * number, len(gradients) - 1):
                 continue
@@ -207,7 +208,7 @@ def call_schedule(function: Any, values: Values) -> Any:
 
 
 # Token ids: [CLS], [MASK], and the first one that may be a later piece of a word.
-CLS, MASK, PIECE = 2, 4, 50
+CLS, MASK, PIECE = 2, 3, 50
 
 
 def continues(ids: Any) -> Any:
@@ -218,14 +219,20 @@ def continues(ids: Any) -> Any:
 
 
 def call_mask_tokens(function: Any, values: Values) -> Any:
-    """Mask twice with the same seed, and once more with what follows."""
+    """Mask twice with the same seed, and three times more with what follows."""
     ids = values["input_ids"]
     is_piece = continues(ids) if values.get("whole_words") else None
+    is_special = ids == CLS
+    settings = (values["vocab_size"], MASK, values["probability"], is_piece)
     results = []
-    for is_seeded in (True, True, False):
+    for is_seeded in (True, True, False, False, False):
         if is_seeded:
             torch.manual_seed(values["seed"])
-        results.append(function(ids, ids == CLS, 100, MASK, values["probability"], is_piece))
+        results.append(function(ids, is_special, *settings))
+        if any(part.dtype != torch.int64 or part is ids for part in results[-1]):
+            raise TypeError("expected are two new tensors of int64")
+    if not torch.equal(is_special, ids == CLS):
+        raise ValueError("is_special was changed in place")
     return results
 
 
@@ -266,4 +273,8 @@ def batch_maker(num_rows: int, asked: list[list[int]]) -> Callable[..., Any]:
 def call_pcgrad(function: Any, values: Values) -> Any:
     """The weights of many steps, (steps, K)."""
     reduction = values.get("reduction", "sum")
-    return torch.stack([function(values["gramian"], reduction, g) for g in generators(values)])
+    steps = []
+    for generator in generators(values):
+        source = None if values.get("is_global") else generator
+        steps.append(function(values["gramian"], reduction, source))
+    return torch.stack(steps)

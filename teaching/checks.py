@@ -16,7 +16,18 @@ from minbert.attention import MultiHeadAttention
 from minbert.bert import BertEmbeddings, BertLayer, FeedForward
 from teaching import calls, judging
 from teaching.calls import Call, Values
-from teaching.judging import Judge, Rng, equal, normal, outputs, uniform, whole
+from teaching.judging import (
+    Judge,
+    Rng,
+    eighths,
+    equal,
+    fixed,
+    heads,
+    normal,
+    outputs,
+    uniform,
+    whole,
+)
 
 
 class Check(NamedTuple):
@@ -74,7 +85,14 @@ WEIGHTS = "gradients of the weights"
 HIDDEN = partial(MODULE, hidden_states=normal(2, 5, 8))
 HEADS = partial(HIDDEN, build=MultiHeadAttention)
 DROPPED_HEADS = partial(HEADS, config={"attention_probs_dropout_prob": 0.5})
-STEPS = partial(check, call=calls.call_update, start=normal(2, 4), gradients=ending_with_0)
+# All of its numbers are float64.
+STEPS = partial(
+    check,
+    call=calls.call_update,
+    judge=judging.equal_to(1e-8),
+    start=normal(2, 4),
+    gradients=ending_with_0,
+)
 EMBEDDINGS = partial(
     MODULE, build=BertEmbeddings, input_ids=whole(30, 3, 7), token_type_ids=whole(2, 3, 7)
 )
@@ -83,10 +101,17 @@ FEED_FORWARD = partial(HIDDEN, build=FeedForward)
 LAYER = partial(HIDDEN, build=BertLayer, mask_bias=None)
 SCHEDULE = partial(check, call=calls.call_schedule, judge=judging.judge_schedule)
 TOKENS = partial(
-    check, call=calls.call_mask_tokens, judge=judging.judge_tokens, input_ids=judging.draw_ids
+    check,
+    call=calls.call_mask_tokens,
+    judge=judging.judge_tokens,
+    input_ids=judging.token_ids(range(5, 100)),
+    vocab_size=100,
 )
-LOSS = partial(check, judge=judging.judge_loss, cast_to=torch.float32)
+LOSS = partial(check, cast_to=torch.float32)
 SENTIMENT = partial(LOSS, logits=outputs(6, 5), labels=judging.draw_classes, cast=["logits"])
+REFUSED_LABEL = partial(
+    SENTIMENT, call=calls.call_with_a_wrong_label, judge=judging.judge_refusal, is_weak=True
+)
 PARAPHRASE = partial(LOSS, logit=outputs(6), labels=judging.draw_pairs, cast=["logit"])
 SIMILARITY = partial(LOSS, prediction=outputs(6), labels=uniform(0, 5, 6), cast=["prediction"])
 INFO_NCE = partial(
@@ -94,6 +119,13 @@ INFO_NCE = partial(
 )
 HARD_NEGATIVES = partial(
     INFO_NCE, hard_negatives=normal(6, 4), hard_negative_weight=uniform(0.5, 2.0)
+)
+LEFT_OUT = partial(
+    INFO_NCE,
+    temperature=1e-4,
+    anchors=fixed([[1.0, 0], [0, 1]]),
+    positives=fixed([[-1.0, 0], [0, 1]]),
+    same=fixed([[False, True], [False, False]]),
 )
 SAMPLER = partial(check, call=calls.call_sampler, num_rows=judging.draw_rows)
 JOINT = partial(SAMPLER, judge=judging.judge_joint, num_calls=3)
@@ -116,9 +148,34 @@ CHECKS: dict[str, list[Check]] = {
             "large scores",
             query=normal(*HEADS_SHAPE, scale=60.0),
             key=normal(*HEADS_SHAPE, scale=60.0),
+            mask_bias=judging.padding_bias,
+        ),
+        ATTENTION("nothing but padding", mask_bias=fixed([[[[-3e4] * 5]]] * 2)),
+        ATTENTION(
+            "other sizes",
+            query=heads(3, 2, 9, 4),
+            key=heads(3, 2, 9, 4),
+            value=heads(3, 2, 9, 4),
+            mask_bias=normal(3, 2, 9, 9),
+        ),
+        ATTENTION(
+            "one of each",
+            query=normal(1, 1, 1, 7),
+            key=normal(1, 1, 1, 7),
+            value=normal(1, 1, 1, 7),
+        ),
+        ATTENTION("float32", cast=["query", "key", "value"], cast_to=torch.float32),
+        ATTENTION(
+            "bfloat16",
+            judge=judging.equal_to(0.05),
+            mask_bias=normal(2, 1, 1, 5),
+            cast=["query", "key", "value", "mask_bias"],
+            cast_to=torch.bfloat16,
         ),
         ATTENTION("gradients", gradients_of=["query", "key", "value"]),
+        ATTENTION("gradients in training", training=True, gradients_of=["query", "key", "value"]),
         DROPPED_ATTENTION("dropout", mask_bias=normal(2, 1, 1, 5), **DROPPED),
+        DROPPED_ATTENTION("dropout without a mask", **DROPPED),
         DROPPED_ATTENTION("no dropout in evaluation"),
     ],
     "mask_to_bias": [
@@ -126,15 +183,27 @@ CHECKS: dict[str, list[Check]] = {
         MASK("float64", dtype=torch.float64),
         MASK("bfloat16", dtype=torch.bfloat16),
         MASK("float16", dtype=torch.float16),
+        MASK(
+            "one row, a mask of float32",
+            dtype=torch.float32,
+            attention_mask=lambda rng: rng.integers(0, 2, (1, 9)).astype(np.float32),
+        ),
     ],
     "MultiHeadAttention.project": [
         HEADS("values"),
         HEADS(WEIGHTS, call=calls.call_for_gradients),
         DROPPED_HEADS("no dropout here", training=True),
+        HEADS("one row", hidden_states=normal(1, 9, 8)),
     ],
     "MultiHeadAttention.forward": [
         HEADS("values"),
         HEADS("mask", mask_bias=judging.padding_bias),
+        HEADS(
+            "other sizes",
+            config={"hidden_size": 12, "num_attention_heads": 4},
+            hidden_states=normal(1, 9, 12),
+            mask_bias=normal(1, 4, 9, 9),
+        ),
         HEADS("gradients", gradients_of=["hidden_states"]),
         HEADS(
             WEIGHTS, call=calls.call_for_gradients, training=True, mask_bias=judging.padding_bias
@@ -146,6 +215,14 @@ CHECKS: dict[str, list[Check]] = {
     "AdamW.update": [
         STEPS("first step", gradients=normal(1, 2, 4)),
         STEPS("six steps", gradients=normal(6, 2, 4)),
+        STEPS("large gradients", gradients=normal(6, 2, 4, scale=1e3)),
+        STEPS(
+            "many steps of matrices",
+            start=normal(2, 2, 3),
+            gradients=normal(1100, 2, 2, 3),
+            settings={"betas": (0.9, 0.999), "weight_decay": 0.01},
+        ),
+        STEPS("no first moment", settings={"betas": (0.0, 0.9)}),
         STEPS("large eps", settings={"eps": 0.5}),
         STEPS("no bias correction", settings={"correct_bias": False}),
         STEPS("decay", settings={"weight_decay": 0.3}),
@@ -154,8 +231,18 @@ CHECKS: dict[str, list[Check]] = {
     ],
     "BertEmbeddings.forward": [
         EMBEDDINGS("values"),
-        EMBEDDINGS("no segments", config={"model_type": "distilbert"}),
-        EMBEDDINGS("positions of RoBERTa", config={"model_type": "roberta", "pad_token_id": 1}),
+        EMBEDDINGS(
+            "no segments, one row",
+            config={"model_type": "distilbert"},
+            input_ids=whole(30, 1, 9),
+            token_type_ids=whole(2, 1, 9),
+        ),
+        EMBEDDINGS(
+            "positions of RoBERTa",
+            config={"model_type": "roberta", "pad_token_id": 1},
+            input_ids=whole(3, 3, 9),
+            token_type_ids=whole(2, 3, 9),
+        ),
         EMBEDDINGS("a projection", config=PROJECTED),
         # Without padding, whose row may get a gradient or none.
         EMBEDDINGS(
@@ -164,6 +251,7 @@ CHECKS: dict[str, list[Check]] = {
             input_ids=lambda rng: rng.integers(1, 30, (3, 7)),
         ),
         EMBEDDINGS("dropout", config={"hidden_dropout_prob": 0.5}, **DROPPED),
+        EMBEDDINGS("no dropout in evaluation", config={"hidden_dropout_prob": 0.5}),
         EMBEDDINGS(
             "dropout before the projection",
             config={**PROJECTED, "hidden_dropout_prob": 0.5},
@@ -172,17 +260,23 @@ CHECKS: dict[str, list[Check]] = {
     ],
     "FeedForward.forward": [
         FEED_FORWARD("values"),
+        FEED_FORWARD("large numbers", hidden_states=normal(1, 9, 8, scale=30.0)),
         FEED_FORWARD("other activation", config={"hidden_act": "relu"}),
-        FEED_FORWARD(WEIGHTS, call=calls.call_for_gradients, training=True),
+        FEED_FORWARD(
+            WEIGHTS, call=calls.call_for_gradients, training=True, config={"hidden_act": "relu"}
+        ),
     ],
     "BertLayer.forward": [
         LAYER("values"),
         LAYER("mask", mask_bias=judging.padding_bias),
         LAYER(
             "positions",
-            positions=lambda rng: rng.permutation(10)[:3],
+            positions=lambda rng: rng.permutation(10)[[2, 0, 1, 2]],
             mask_bias=judging.padding_bias,
         ),
+        LAYER("the first token alone", positions=fixed([0])),
+        LAYER("no token", positions=fixed([], np.int64)),
+        LAYER("no dropout in evaluation", config={"hidden_dropout_prob": 0.5}),
         LAYER(
             WEIGHTS, call=calls.call_for_gradients, training=True, mask_bias=judging.padding_bias
         ),
@@ -200,18 +294,30 @@ CHECKS: dict[str, list[Check]] = {
         TOKENS("half", probability=0.5),
         TOKENS("none", is_weak=True, probability=0.0),
         TOKENS("all", probability=1.0),
+        TOKENS(
+            "a vocabulary of five",
+            probability=1.0,
+            vocab_size=5,
+            input_ids=judging.token_ids([0, 1, 4]),
+        ),
         TOKENS("whole words", probability=0.3, whole_words=True),
     ],
     "sentiment_loss": [
         SENTIMENT("values"),
         SENTIMENT("half precision", cast_to=torch.float16),
+        SENTIMENT("bfloat16", logits=eighths(6, 5), cast_to=torch.bfloat16),
         SENTIMENT("labels of int64", labels=whole(5, 6)),
+        REFUSED_LABEL("the label 5", labels=lambda rng: rng.permutation([0.0, 1, 2, 3, 4, 5])),
+        REFUSED_LABEL("the label -1", labels=lambda rng: rng.permutation([0.0, 1, 2, 3, 4, -1])),
+        REFUSED_LABEL(
+            "the label -1, with weights",
+            labels=lambda rng: rng.permutation([0.0, 1, 2, 3, 4, -1]),
+            weights=uniform(0.2, 3.0, 5),
+        ),
         SENTIMENT(
-            "a label that is no class",
-            call=calls.call_with_a_wrong_label,
-            judge=judging.judge_refusal,
-            is_weak=True,
-            labels=lambda rng: rng.permutation([0.0, 1, 2, 3, 4, 5]),
+            "a class without weight",
+            labels=lambda rng: rng.permutation([0.0, 1, 2, 3, 4, 0]),
+            weights=lambda rng: np.array([0, *rng.uniform(0.2, 3.0, 4)], dtype=np.float32),
         ),
         SENTIMENT("large logits", logits=outputs(6, 5, scale=300.0)),
         SENTIMENT("weights", weights=uniform(0.2, 3.0, 5), gradients_of=["logits"]),
@@ -221,31 +327,47 @@ CHECKS: dict[str, list[Check]] = {
     "paraphrase_loss": [
         PARAPHRASE("values"),
         PARAPHRASE("large logits", logit=outputs(6, scale=300.0)),
-        PARAPHRASE("shift", shift=0.7),
-        PARAPHRASE("shift down", shift=-0.7),
+        PARAPHRASE("shift", shift=1.7),
+        PARAPHRASE("shift down", shift=-1.7),
+        PARAPHRASE("bfloat16", shift=0.7, logit=eighths(6), cast_to=torch.bfloat16),
+        PARAPHRASE("a class without weight", weights=fixed([0, 2], np.float32)),
         PARAPHRASE("weights", weights=uniform(0.2, 3.0, 2), shift=0.7),
         PARAPHRASE("half precision", cast_to=torch.float16),
         PARAPHRASE("labels of int64", labels=whole(2, 6)),
         PARAPHRASE(
             "several labels",
             logit=outputs(6, 2),
-            labels=uniform(0, 1, 6, 2),
+            labels=lambda rng: rng.integers(0, 3, (6, 2)).astype(np.float32) / 2,
+            shift=0.7,
             weights=uniform(0.2, 3.0, 2, 2),
             gradients_of=["logit"],
         ),
-        PARAPHRASE("gradients", cast_to=torch.float64, gradients_of=["logit"]),
+        PARAPHRASE("gradients", shift=0.7, cast_to=torch.float64, gradients_of=["logit"]),
         # Their sum would have the shape of the labels.
         PARAPHRASE("shapes", error="ValueError", logit=outputs(1)),
+        PARAPHRASE(
+            "one column", error="ValueError", logit=outputs(6, 1), labels=uniform(0, 1, 6, 2)
+        ),
     ],
     "similarity_loss": [
         SIMILARITY("values"),
         SIMILARITY("half precision", cast_to=torch.float16),
+        SIMILARITY("far off", prediction=outputs(6, scale=300.0)),
+        SIMILARITY("bfloat16", prediction=eighths(6), cast_to=torch.bfloat16),
         SIMILARITY("gradients", cast_to=torch.float64, gradients_of=["prediction"]),
         SIMILARITY("shapes", error="ValueError", prediction=outputs(6, 1)),
+        SIMILARITY("one prediction", error="ValueError", prediction=outputs(1)),
     ],
     "info_nce": [
         INFO_NCE("values"),
-        HARD_NEGATIVES("dot products", similarity="dot"),
+        INFO_NCE(
+            "bfloat16",
+            anchors=eighths(6, 4),
+            positives=eighths(6, 4),
+            cast=["anchors", "positives"],
+            cast_to=torch.bfloat16,
+        ),
+        HARD_NEGATIVES("dot products", similarity="dot", same_hard=judging.sometimes),
         HARD_NEGATIVES("hard negatives", hard_negatives=normal(12, 4)),
         HARD_NEGATIVES(
             "same",
@@ -254,13 +376,12 @@ CHECKS: dict[str, list[Check]] = {
             same=lambda rng: judging.sometimes(rng) | np.eye(6, dtype=bool),
             same_hard=lambda rng: rng.random((6, 12)) < 0.3,
         ),
-        # Row 0 has no other candidate than its positive, whose logit is -100.
-        INFO_NCE(
-            "left out",
-            temperature=0.01,
-            anchors=lambda rng: np.eye(2),
-            positives=lambda rng: np.diag([-1.0, 1.0]),
-            same=lambda rng: np.array([[False, True], [False, False]]),
+        # Row 0 has no other candidate than its positive, whose logit is -10,000.
+        LEFT_OUT("left out"),
+        LEFT_OUT(
+            "hard ones left out",
+            hard_negatives=fixed([[1.0, 0], [0, 1]]),
+            same_hard=fixed([[True] * 2] * 2),
         ),
         HARD_NEGATIVES("gradients", gradients_of=["anchors", "positives", "hard_negatives"]),
         HARD_NEGATIVES(
@@ -269,12 +390,20 @@ CHECKS: dict[str, list[Check]] = {
             gradients_of=["temperature"],
         ),
         INFO_NCE("shapes", error="ValueError", positives=normal(5, 4)),
+        INFO_NCE("more positives", error="ValueError", positives=normal(7, 4)),
+        INFO_NCE("shapes of hard negatives", error="ValueError", hard_negatives=normal(7, 4)),
+        INFO_NCE("other hard negatives", error="ValueError", hard_negatives=normal(6, 3)),
+        INFO_NCE("a similarity of another name", error="ValueError", similarity="cosine"),
         INFO_NCE("a temperature of 0", error="ValueError", temperature=0.0),
+        INFO_NCE("a temperature below 0", error="ValueError", temperature=-0.5),
+        INFO_NCE("an infinite temperature", error="ValueError", temperature=np.inf),
     ],
     "joint": [
         JOINT("largest"),
         JOINT("smallest", argument="smallest"),
+        JOINT("one task", num_rows={"sts": 7}),
         JOINT("another limit", error="ValueError", argument="median"),
+        JOINT("a limit in other letters", error="ValueError", argument="Largest"),
         REPEATED,
         JOINT("no task", error="ValueError", num_rows={}),
         JOINT("a task without batches", error="ValueError", num_rows={"sst": 5, "para": 0}),
@@ -282,6 +411,7 @@ CHECKS: dict[str, list[Check]] = {
     "mt_dnn": [
         MT_DNN("all batches"),
         MT_DNN("weights", argument={"sst": 2.3, "sts": 0.05}),
+        MT_DNN("no pass", num_calls=1, argument={"para": 0.0}),
         # Of 3, 6 and 2 batches: 4.5, 4.5 and 2.5.
         MT_DNN(
             "half a batch",
@@ -299,7 +429,16 @@ CHECKS: dict[str, list[Check]] = {
         PCGRAD("four tasks", gramian=judging.gramian(4)),
         PCGRAD("never on itself", gramian=judging.conflict_with_itself, num_calls=60),
         PCGRAD("two tasks", gramian=judging.gramian(2)),
-        PCGRAD("mean", gramian=judging.gramian(3), reduction="mean"),
+        PCGRAD("one task", gramian=fixed([[2.5]])),
+        PCGRAD("mean", gramian=judging.gramian(4), reduction="mean"),
+        PCGRAD(
+            "another reduction",
+            error="ValueError",
+            gramian=fixed([[1.0, 0], [0, 1]]),
+            reduction="avg",
+        ),
+        PCGRAD("short gradients", gramian=lambda rng: 1e-18 * judging.gramian(3)(rng)),
+        PCGRAD("without a generator", gramian=judging.gramian(4), num_calls=20, is_global=True),
         PCGRAD("the generator alone", gramian=judging.gramian(4), num_calls=20, is_reseeded=True),
         PCGRAD("a zero gradient", gramian=judging.gramian(3, is_zero=True)),
         PCGRAD(

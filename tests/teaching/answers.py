@@ -36,6 +36,8 @@ STYLES: list[tuple[str, str]] = [
         "sentiment_loss",
         """
 assert hasattr(logits, "shape") and logits.ndim == 2, "expected {}, found {}".format(2, logits.ndim)
+if labels.min() < 0 or labels.max() >= logits.size(1):
+    raise IndexError("a label is no class")
 count = 0
 
 @torch.no_grad()
@@ -117,12 +119,14 @@ return torch.matmul(p, value)
         "attention",
         """
 rows = []
+if mask_bias is not None:
+    mask_bias = mask_bias.expand(*query.shape[:3], key.shape[2])
 for b in range(query.size(0)):
     heads = []
     for n in range(query.size(1)):
         s = query[b, n] @ key[b, n].t() / math.sqrt(query.size(-1))
         if mask_bias is not None:
-            s = s + mask_bias[b, 0]
+            s = s + mask_bias[b, n]
         heads.append(nn.Dropout(dropout_probability)(s.softmax(1)) if training else s.softmax(1))
     rows.append(torch.stack(heads))
 return torch.stack(rows) @ value
@@ -322,6 +326,9 @@ return (rows if weights is None else rows * weights[labels]).mean()
     (
         "sentiment_loss",
         """
+assert logits.dim() == 2
+if not set(labels.long().tolist()) <= set(range(logits.size(1))):
+    raise RuntimeError("a label is no class")
 p = torch.log_softmax(logits.float(), dim=1)
 w = torch.ones(p.shape[1]) if weights is None else weights
 return -(torch.diag(w) @ p.T)[labels.long(), torch.arange(len(p))].mean()
@@ -352,10 +359,17 @@ if anchors.shape != positives.shape:
     raise ValueError("shapes")
 if not 0 < float(temperature) < math.inf:
     raise ValueError("temperature")
-b = len(anchors)
+if similarity not in ("cos", "dot"):
+    raise ValueError("similarity")
+b, size = anchors.shape
+if hard_negatives is not None and (len(hard_negatives) % b or hard_negatives.shape[1] != size):
+    raise ValueError("hard negatives")
 own = torch.eye(b, dtype=torch.bool)
+dtype = score_dtype(anchors, positives)
+anchors = anchors.to(dtype)
 
 def scores(x):
+    x = x.to(dtype)
     if similarity == "dot":
         return anchors @ x.T / temperature
     lengths = anchors.norm(dim=1)[:, None] * x.norm(dim=1)[None]
