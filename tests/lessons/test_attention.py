@@ -348,6 +348,16 @@ def check_mask_by_hand(attend: Attend) -> None:
         torch.full_like(found[:, :, :1], 0.5) * (value.sum(dim=-2, keepdim=True) > 0),
         hint,
     )
+    # Each query of each head sees one key.
+    keys = torch.tensor([[[0, 1], [1, 0]]])  # (1, 2, 2)
+    bias = (F.one_hot(keys, 2).double() - 1) * 1e9  # (1, 2, 2, 2)
+    found = attend(two_heads(QUERY_ROWS), two_heads(KEY_ROWS), value, bias, 0.0, False)
+    assert_close(
+        found,
+        torch.tensor(VALUE_ROWS).double()[keys],
+        "mask_bias is broadcast to (B, N, T, T): it may have a number for each head and query. "
+        "Is a part of it taken, or its shape changed? Add it as it is.",
+    )
 
 
 def check_dropout(attend: Attend) -> None:
@@ -385,6 +395,13 @@ def check_dropout(attend: Attend) -> None:
     )
     assert torch.equal(links, again), (
         "dropout must drop a link, for all D units at once: before the product with value"
+    )
+    assert not torch.equal(links, attend(flat, flat, value, no_mask, 0.75, True)[..., :8]), (
+        "two calls drop the same links: draw from torch's global generator, without a seed or a "
+        "generator of your own"
+    )
+    assert (attend(flat, flat, value, None, 0.75, True) == 0).any(), (
+        "without a mask, too, links are dropped in training"
     )
     is_dropped = links == 0  # (2, 2, 8, 8)
     for dim in (-2, -1):
@@ -438,6 +455,15 @@ def test_mask_to_bias():
         "the bias of padding must be very negative, as torch.finfo(dtype).min is (not .tiny)"
     )
     assert mask.tolist() == [[1, 1, 0], [1, 0, 0]], "attention_mask was written to; make a new one"
+    for row in ([0, 1, 1, 0], [0, 0, 0, 0], [0, 1, 0, 1]):
+        bias = mask_to_bias(torch.tensor([row]), torch.float32)
+        assert bias.shape == (1, 1, 1, 4), (
+            "one row stays a batch of one, (1, 1, 1, T): no squeeze()"
+        )
+        assert [int(number == 0) for number in bias.flatten()] == row, (
+            f"the mask {row} became {bias.flatten().tolist()}: padding may stand anywhere, and a "
+            "row may be padding alone. Compare each number of the mask with 0."
+        )
     for dtype in (torch.float64, torch.bfloat16, torch.float16):
         bias = mask_to_bias(torch.tensor([[1, 0]]), dtype)
         assert bias.dtype == dtype, "the bias must have the dtype asked for"
@@ -491,6 +517,12 @@ def check_weights_sum_to_one(attend: Attend) -> None:
         constant,
         "the weights of a query must sum to 1",
     )
+    query, key, value = draw(3, 1, 1, 1, 4)
+    assert_close(
+        attend(query, key, value, None, 0.0, False),
+        value,
+        "one token attends to itself alone; a dimension of size 1 stays, without squeeze().",
+    )
 
 
 def check_padding_never_matters(attend: Attend) -> None:
@@ -537,6 +569,13 @@ def check_extremes_stay_finite(attend: Attend) -> None:
     everything_masked = mask_to_bias(torch.zeros(2, 6), torch.float32)
     found = attend(query, key, value, everything_masked, 0.0, False)
     assert torch.isfinite(found).all(), "-inf in the mask bias, or in your scores?"
+    query, key, value = draw(3, 2, 3, 6, 4)
+    bias = torch.full((2, 1, 1, 6), -1e4, dtype=torch.float64)
+    assert_close(
+        attend(query, key, value, bias, 0.0, False),
+        attend(query, key, value, None, 0.0, False),
+        "the same bias for all keys changes no weight; a row of padding needs no case of its own.",
+    )
 
 
 def check_half_precision_keeps_its_type(attend: Attend) -> None:
@@ -674,7 +713,8 @@ def test_a_layer_in_evaluation_drops_nothing():
     )
     found = layer.train()(hidden_states)
     assert not torch.equal(found, layer(hidden_states)), (
-        "two calls in train() are equal: are self.dropout_probability and self.training passed on?"
+        "two calls in train() are equal: are self.dropout_probability and self.training passed on? "
+        "Or is a seed set here?"
     )
     assert found.all(), (
         "units of the result are dropped: `attention` drops weights, and nothing is dropped here"
@@ -851,6 +891,30 @@ def hint_of_layer(
         if len(words) >= best:
             break
     return hint
+
+
+def test_a_layer_of_other_sizes():
+    """Two heads of 3 units, one row, and the gradient of what comes in."""
+    layer = MultiHeadAttention(BertConfig(hidden_size=6, num_attention_heads=2)).double().eval()
+    hidden_states = draw(1, 3, 6).requires_grad_()
+    hint = (
+        "is a size a fixed number here? They are self.num_heads, self.head_size and those of "
+        "hidden_states."
+    )
+    try:
+        found = layer(hidden_states)
+    except RuntimeError as error:
+        pytest.fail(f"{hint} {error}")
+    heads = [layer.split_heads(vectors) for vectors in layer.project(hidden_states)]
+    expected = layer.output(attention(*heads, None, 0.0, False).transpose(1, 2).flatten(2))
+    assert_close(found, expected, hint)
+    hint = "hidden_states has no gradient, or a part of it: is something detached on the way?"
+    assert found.requires_grad, hint
+    gradients = []
+    for result in (found, expected):
+        gradients += torch.autograd.grad((result**2).sum(), hidden_states, allow_unused=True)
+    assert gradients[0] is not None, hint
+    assert_close(*gradients, hint)
 
 
 def test_a_layer_drops_weights_and_nothing_else():

@@ -215,7 +215,9 @@ def check_same(loss) -> None:
     same[0, 3] = same[0, 0] = same[4, 1] = True
     same_hard = torch.zeros(6, 6, dtype=torch.bool)
     same_hard[2, 2] = same_hard[2, 5] = True
+    before = same.clone()
     found = loss(anchors, positives, 0.5, hard, 0.7, same, "cos", same_hard).item()
+    assert torch.equal(same, before), "`same` was written to; make a new tensor"
     without = hard_by_loop(anchors, positives, hard, 0.7, 0.5, None, same_hard)
     without_hard = hard_by_loop(anchors, positives, hard, 0.7, 0.5, same, None)
     expected = hard_by_loop(anchors, positives, hard, 0.7, 0.5, same, same_hard)
@@ -281,6 +283,14 @@ def check_what_is_left_out(loss) -> None:
     assert found == pytest.approx(0.0, abs=1e-6), (
         f"found {found:.4f}, expected 0: what says the same is left out, by a logit of -inf and "
         "not by a number such as -100."
+    )
+    # The logit is -10,000 now, and both hard negatives of row 0 are left out, too.
+    same_hard = torch.tensor([[True, True], [False, False]])
+    masks = {"same": same, "same_hard": same_hard}
+    found = loss(torch.eye(2), opposite, 1e-4, torch.tensor([[1.0, 0], [1, 0]]), **masks).item()
+    assert found == pytest.approx(0.0, abs=1e-6), (
+        f"found {found:.4f}, expected 0: what says the same is left out, `same_hard` as `same`, by "
+        "a logit of -inf and not by a number such as -1,000."
     )
 
 
@@ -467,20 +477,24 @@ def test_a_temperature_that_is_not_positive(temperature):
 
 
 def test_a_wrong_similarity_is_not_read_as_another_one():
-    with pytest.raises(ValueError, match="similarity"):
+    try:
         info_nce(*vectors(0), similarity="cosine")
+    except ValueError:
+        return
+    pytest.fail("similarity='cosine' was taken, and only 'cos' and 'dot' are known")
 
 
+@pytest.mark.parametrize("shape", [(5, 5), (7, 5), (6, 4)])
 @pytest.mark.parametrize("name", ["positives", "hard_negatives"])
-def test_vectors_that_do_not_belong_together_row_by_row(name):
-    first, second = vectors(0)
+def test_vectors_that_do_not_belong_together_row_by_row(name, shape):
+    first, _ = vectors(0)
     raised: Exception | None = None
     try:
-        info_nce(first, **{"positives": first, name: second[:-1]})
+        info_nce(first, **{"positives": first, name: torch.ones(shape)})
     except Exception as error:
         raised = error
     assert isinstance(raised, ValueError), (
-        f"{name} of another shape must be a ValueError, and it is {raised!r}: {REFUSED}"
+        f"{name} of the shape {shape} must be a ValueError, and it is {raised!r}: {REFUSED}"
     )
 
 

@@ -340,6 +340,13 @@ def test_the_embeddings_drop_after_the_norm():
             "self.dropout once, which has the p of the config"
         )
     assert_close(dropped, torch.where(is_dropped, 0.0, 2 * kept), 1e-6, hint)
+    for dim, name in ((0, "rows of the batch"), (1, "tokens of a row"), (2, "units of a token")):
+        assert (is_dropped.any(dim) & ~is_dropped.all(dim)).any(), (
+            f"all {name} drop alike; self.dropout draws each unit by itself"
+        )
+    assert not torch.equal(dropped, embeddings(ids, 0 * ids)), (
+        "two calls drop the same units: is a seed set here?"
+    )
     projected = dataclasses.replace(TINY, model_type="electra", embedding_size=12)
     embeddings = BertEmbeddings(dataclasses.replace(projected, hidden_dropout_prob=0.5))
     assert embeddings(ids, 0 * ids).all(), (
@@ -361,6 +368,22 @@ def test_feed_forward_has_the_activation_of_its_config():
         1e-6,
         "the config asks for relu here: call self.activation",
     )
+
+
+def test_the_network_limits_nothing_and_passes_gradients_on():
+    torch.manual_seed(0)
+    layer = FeedForward(TINY).double()
+    hidden_states = (300 * torch.randn(1, 5, 24, dtype=torch.float64)).requires_grad_()
+    found = layer(hidden_states)
+    expected = layer.down(F.gelu(layer.up(hidden_states)))
+    assert_close(found, expected, 1e-6, "are large numbers limited, or made less exact?")
+    hint = "the input of the network has no gradient, or a part of it: is something detached?"
+    assert found.requires_grad, hint
+    gradients = []
+    for result in (found, expected):
+        gradients += torch.autograd.grad((result**2).sum(), hidden_states, allow_unused=True)
+    assert gradients[0] is not None, hint
+    assert_close(*gradients, 1e-6 * float(gradients[1].abs().max()), hint)
 
 
 # --- a layer in plain Python ----------------------------------------------------------------------
@@ -644,6 +667,35 @@ def test_a_layer_of_some_tokens_alone():
     if found.shape == unmasked.shape and torch.allclose(found, unmasked, atol=1e-5):
         hint = "with `positions`, too, mask_bias is passed on to self.attention."
     assert_close(found, expected, 1e-5, hint)
+    for chosen in ([8, 0, 3, 8], [0], []):
+        positions = torch.tensor(chosen, dtype=torch.int64)
+        expected = layer(hidden_states, bias).flatten(0, 1)[positions].unsqueeze(1)
+        found = layer(hidden_states, bias, positions)
+        assert found.shape == expected.shape and torch.allclose(found, expected, atol=1e-5), (
+            f"positions {chosen}: the tokens come in this order, one may come twice, 0 is a token, "
+            "and there may be none. Ask `is not None`, and leave the rest to `tokens_at`."
+        )
+
+
+def test_a_layer_passes_gradients_on():
+    """The two sums, the attention and the network in order, and their gradients."""
+    torch.manual_seed(0)
+    layer = BertLayer(TINY).double().eval()
+    x = torch.randn(2, 5, 24, dtype=torch.float64, requires_grad=True)
+    bias = torch.tensor([0.0, 0, 0, 0, -1e9]).double()[None, None, None]
+    y = layer.attention_norm(x + layer.attention(x, bias))
+    expected = layer.feed_forward_norm(y + layer.feed_forward(y))
+    found = layer(x, bias)
+    assert_close(found, expected, 1e-8, "with a mask, too, each token is computed, as without")
+    hint = "the result is right, and its gradient is not: is an input or a term detached?"
+    assert found.requires_grad, hint
+    inputs = (x, *layer.parameters())
+    factors = torch.randn_like(expected)
+    ours = torch.autograd.grad((found * factors).sum(), inputs, allow_unused=True)
+    theirs = torch.autograd.grad((expected * factors).sum(), inputs)
+    for mine, right in zip(ours, theirs, strict=True):
+        assert mine is not None, hint
+        assert_close(mine, right, 1e-8, hint)
 
 
 def test_pooler_by_hand():
@@ -772,6 +824,7 @@ def test_a_layer_drops_what_attention_and_the_network_return():
     if set(by_part) != {*PARTS}:
         pytest.skip("a part is not called as a module")
     y = by_part["attention_norm"].result
+    masks = []
     for part, norm, before in (
         ("attention", "attention_norm", x),
         ("feed_forward", "feed_forward_norm", y),
@@ -786,6 +839,14 @@ def test_a_layer_drops_what_attention_and_the_network_return():
         # 240 units and five standard deviations.
         share = is_kept.double().mean().item()
         assert 0.33 < share < 0.67, f"{share:.2f} of the units stay, expected 0.5. {hint}"
+        for dim, name in ((0, "rows"), (1, "tokens of a row"), (2, "units of a token")):
+            assert (is_kept.any(dim) & ~is_kept.all(dim)).any(), (
+                f"all {name} drop alike; self.dropout draws each unit by itself"
+            )
+        masks.append(is_kept)
+    assert not torch.equal(*masks), (
+        "both sums drop the same units: call self.dropout for each of them"
+    )
     hint = "the network reads the output of the first norm as it is: no dropout stands in front."
     assert_close(by_part["feed_forward"].inputs, y, 1e-9, hint)
     hint = "the layer returns the output of the second norm as it is: no dropout stands behind."

@@ -45,17 +45,18 @@ def mask_sevens(num_rows: int, num_tokens: int, vocab_size: int) -> tuple[Tensor
 
 
 def test_probability_0_changes_nothing():
-    input_ids, is_special = make_batch()
+    input_ids, is_special = make_batch(400)
     before = input_ids.clone()
     result = mask_tokens(input_ids, is_special, 60, MASK, probability=0.0)
     assert isinstance(result, tuple), (
         f"found {type(result).__name__}, expected MaskedBatch: not written yet?"
     )
-    is_edge = (before == CLS) | (before == SEP)
-    assert torch.equal(is_special, is_edge), "is_special was written to; make a new tensor"
     same, labels = result
     assert same.dtype == labels.dtype == torch.int64, (
         f"token ids are int64; here they are {same.dtype}, and labels {labels.dtype}"
+    )
+    assert same.data_ptr() != input_ids.data_ptr(), (
+        "new tensors are returned, also where no token is chosen"
     )
     assert not (same == IGNORED).any(), "input_ids come first in MaskedBatch, then the labels"
     share = (labels != IGNORED)[~is_special].float().mean().item()
@@ -72,6 +73,8 @@ def test_probability_1_chooses_everything_but_special_tokens():
     input_ids, is_special = make_batch()
     before = input_ids.clone()
     changed, labels = mask_tokens(input_ids, is_special, 60, MASK, probability=1.0)
+    is_edge = (before == CLS) | (before == SEP)
+    assert torch.equal(is_special, is_edge), "is_special was written to; make a new tensor"
     is_missing = (labels == IGNORED) & ~is_special
     is_changed = changed != before
     hint = "special tokens are never chosen, all others are"
@@ -85,6 +88,21 @@ def test_probability_1_chooses_everything_but_special_tokens():
         "the label is the token that stood there, not what stands there now"
     )
     assert torch.equal(input_ids, before), "input_ids was written to; make a new tensor"
+
+
+def test_ids_say_nothing_about_what_a_token_is():
+    """[MASK] is token 8 here. Tokens 0 to 4 are words, and a word is special in column 5."""
+    input_ids, _ = make_batch(100)
+    input_ids = input_ids % 5
+    is_special = torch.zeros_like(input_ids, dtype=torch.bool)
+    is_special[:, 5] = True
+    changed, labels = mask_tokens(input_ids, is_special, 60, 8, probability=1.0)
+    assert torch.equal(labels == IGNORED, is_special), (
+        "`is_special` alone says which tokens are never chosen, and not their ids"
+    )
+    assert (changed == 8).float().mean() > 0.5, (
+        "none that is chosen becomes mask_token_id, which is 8 here: is it a fixed number?"
+    )
 
 
 # --- the law --------------------------------------------------------------------------------------
@@ -236,6 +254,14 @@ def test_masks_follow_the_seed_and_differ_between_calls():
     assert not torch.equal(*hidden), (
         "two calls replace the tokens alike: draw the fate from torch's global generator, too"
     )
+    input_ids, is_special = make_batch(400)
+    hidden = [mask_tokens(input_ids, is_special, 60, MASK, 1.0)[0] for _ in range(2)]
+    is_random = torch.stack([(part != MASK) & (part != input_ids) for part in hidden]).all(0)
+    is_alike = hidden[0] == hidden[1]
+    assert is_alike[is_random].float().mean() < 0.5, (
+        "two calls draw the same random tokens: draw them from torch's global generator, too"
+    )
+    input_ids, is_special = make_batch()
     results = [mask_tokens(input_ids, is_special, 60, MASK)[1] for _ in range(20)]
     counts = {int((labels != IGNORED).sum()) for labels in results}
     assert len(counts) > 1, (
@@ -301,6 +327,15 @@ def test_each_piece_of_a_word_has_its_own_replacement():
     # A tenth of 3,000 pieces behind the first.
     is_random = (corrupted != input_ids) & (corrupted != MASK) & continues
     assert is_random.sum() > 200, "later pieces of a word become random, too, as other tokens"
+    # About 90 words of 9,000 whose later pieces are both random.
+    input_ids, continues = (part.repeat(9, 1) for part in words_of_pieces())
+    corrupted, _ = mask_tokens(input_ids, input_ids < 4, 60, MASK, 1.0, continues)
+    pieces = corrupted[:, 2:4]
+    is_random = ((pieces != input_ids[:, 2:4]) & (pieces != MASK)).all(1)
+    is_alike = pieces[:, 0] == pieces[:, 1]
+    assert is_alike[is_random].float().mean() < 0.5, (
+        "the pieces of a word become the same random token; each draws its own"
+    )
 
 
 def test_tokens_are_chosen_alone_without_whole_words():
@@ -324,7 +359,9 @@ def test_a_row_that_begins_within_a_word():
     assert torch.equal(is_chosen[:, 1], is_chosen[:, 2]), "a word is chosen whole or not at all"
     assert not is_chosen[:, 0].any(), "[CLS] lends its draw and is still never chosen"
     allowed = 4 * math.sqrt(2000 * 0.3 * 0.7)
-    assert is_chosen[:, 1].sum().item() == pytest.approx(600, abs=allowed)
+    assert is_chosen[:, 1].sum().item() == pytest.approx(600, abs=allowed), (
+        "the pieces behind [CLS] are chosen as often as another word"
+    )
 
 
 # --- the masking of a vocabulary ------------------------------------------------------------------

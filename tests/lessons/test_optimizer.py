@@ -312,7 +312,9 @@ MISTAKES: dict[str, dict[str, Part]] = {
         "step": lambda s: s.size * s.m / (math.sqrt(s.v) + s.eps * math.sqrt(1 - s.b2**s.t))
     },
     # --- the decay
-    "weight decay is left out.": {"decay": lambda s: 0.0},
+    "weight decay is left out; a vector decays, too, where its group says so.": {
+        "decay": lambda s: 0.0
+    },
     "weight decay does not depend on correct_bias; here it is left out without.": {
         "decay": lambda s: RIGHT["decay"](s) if s.correct_bias else 0.0
     },
@@ -406,6 +408,8 @@ def hint_of(optimizer_class: OptimizerClass, probe: dict[str, Any], hint: str) -
     """
     probes = (probe, *PROBES)
     found = [step_once(optimizer_class, **settings) for settings in probes]
+    if all(is_led_to(number, {}, probe) for number, probe in zip(found, probes, strict=True)):
+        return f"nearly right: is something rounded, or left out where it is small? {hint}"
     pairs = []
     for (name, one), (other_name, other) in itertools.combinations(MISTAKES.items(), 2):
         if not {*one} & {*other}:
@@ -420,10 +424,10 @@ def hint_of(optimizer_class: OptimizerClass, probe: dict[str, Any], hint: str) -
 
 
 def is_led_to(found: float, parts: Mapping[str, Part], probe: dict[str, Any]) -> bool:
-    """Whether these parts lead to a number. Some divide by 0, or overflow."""
+    """Whether these parts lead to a number. Some divide by 0, overflow, or become complex."""
     try:
         return math.isclose(found, plain_steps(parts, **probe), rel_tol=1e-6)
-    except (ArithmeticError, ValueError):
+    except (ArithmeticError, TypeError, ValueError):
         return not math.isfinite(found)
 
 
@@ -531,6 +535,35 @@ def check_several_steps(optimizer_class: OptimizerClass) -> None:
         assert_ends(optimizer_class, plain_steps({}, **probe), hint, **probe)
 
 
+def check_large_gradients(optimizer_class: OptimizerClass) -> None:
+    """Gradients of -300 and 100."""
+    probe = {"lr": 0.5, "eps": 0.3, "gradients": (-300.0, 100.0)}
+    hint = "is a large gradient, or the step, limited? Take it as it is."
+    assert_ends(optimizer_class, plain_steps({}, **probe), hint, **probe)
+
+
+def check_without_a_first_moment(optimizer_class: OptimizerClass) -> None:
+    """With beta_1 = 0 the first moment is the gradient."""
+    probe = {"lr": 0.5, "eps": 0.3, "gradients": (3.0, -1.0), "betas": (0.0, 0.9)}
+    hint = "beta_1 may be 0; `beta_1 or 0.9` takes 0 for nothing."
+    assert_ends(optimizer_class, plain_steps({}, **probe), hint, **probe)
+
+
+def check_many_steps(optimizer_class: OptimizerClass) -> None:
+    """With one gradient at all steps, the corrected moments are g and g^2: each step is lr."""
+    parameter = nn.Parameter(torch.ones(1, dtype=torch.float64))
+    optimizer = optimizer_class([parameter], lr=0.25, eps=0.0)
+    for step in range(1, 1201):
+        before = parameter.item()
+        parameter.grad = torch.full((1,), 3.0, dtype=torch.float64)
+        optimizer.step()
+        length = before - parameter.item()
+        assert math.isclose(length, 0.25, rel_tol=1e-6), (
+            f"with the same gradient at all steps, step {step} is {length:.6g} long, expected lr = "
+            "0.25: does the bias correction end after some steps, or does t?"
+        )
+
+
 def check_decay_follows_the_schedule(optimizer_class: OptimizerClass) -> None:
     """A schedule changes the group's lr. With lr = 0 the parameter neither steps nor decays."""
     parameter = nn.Parameter(torch.ones(1))
@@ -552,6 +585,16 @@ def check_each_number_by_itself(optimizer_class: OptimizerClass) -> None:
     assert parameter.tolist() == pytest.approx([0.5, 1.5], abs=1e-9), (
         "each number has its own moments: no mean, sum or length over the numbers of a parameter"
     )
+    # As in check_decay.
+    for shape in ((1,), (1, 1), ()):
+        parameter = nn.Parameter(torch.ones(shape, dtype=torch.float64))
+        optimizer = optimizer_class([parameter], lr=0.25, eps=0.0, weight_decay=0.2)
+        parameter.grad = torch.full(shape, 3.0, dtype=torch.float64)
+        optimizer.step()
+        assert parameter.item() == pytest.approx(0.7125, abs=1e-9), (
+            f"a parameter of shape {shape} ends at {parameter.item():.5g}, expected 0.7125: its "
+            "shape does not matter. The group says whether it decays."
+        )
 
 
 CHECKS = (
@@ -561,6 +604,9 @@ CHECKS = (
     check_eps,
     check_decay,
     check_several_steps,
+    check_large_gradients,
+    check_without_a_first_moment,
+    check_many_steps,
     check_decay_follows_the_schedule,
     check_each_number_by_itself,
 )

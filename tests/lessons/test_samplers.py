@@ -157,8 +157,8 @@ def test_joint_forms_the_batches_anew_for_each_pass():
 
 def test_joint_samples_the_larger_down_to_the_smallest():
     steps = joint(MAKE_BATCHES, seeded(), limit="smallest")
-    assert len(steps) == NUM_BATCHES["sts"]
-    assert rows_in(batches_of("sts", steps)) == list(range(7))
+    assert len(steps) == NUM_BATCHES["sts"], "as many steps as the smallest task has batches"
+    assert rows_in(batches_of("sts", steps)) == list(range(7)), "one pass has every row once"
     rows = rows_in(batches_of("para", steps))
     assert len(set(rows)) == len(rows) == 8, "two batches of four different rows"
     others = joint(MAKE_BATCHES, seeded(4), limit="smallest")
@@ -249,6 +249,10 @@ def test_weights_are_passes():
     )
     few = mt_dnn(MAKE_BATCHES, seeded(), {"sst": 0.01})
     assert len(batches_of("sst", few)) == 1, "a task never drops out"
+    none = mt_dnn(MAKE_BATCHES, seeded(), {"sst": 0.0})
+    assert len(batches_of("sst", none)) == 1, (
+        "with the weight 0 a task has one batch: `or 1` takes 0 for nothing"
+    )
 
 
 # --- turns ----------------------------------------------------------------------------------------
@@ -451,7 +455,7 @@ def test_a_restored_state_gives_the_same_later_epochs(sample):
     restored = torch.Generator()
     restored.set_state(state)
     assert sample(MAKE_BATCHES, restored) == second, "a resumed run would take other batches"
-    assert sample(MAKE_BATCHES, restored) == third
+    assert sample(MAKE_BATCHES, restored) == third, "the third epoch would be another one"
     assert first != second and second != third, (
         "two epochs are the same: is the generator that is passed advanced, and no copy of it?"
     )
@@ -469,8 +473,8 @@ def test_nothing_is_drawn_from_the_global_generator(sample):
 @every_sampler
 def test_one_task_alone_is_one_pass(sample):
     steps = sample({"sts": MAKE_BATCHES["sts"]}, seeded())
-    assert [len(step) for step in steps] == [1, 1]
-    assert rows_in(batches_of("sts", steps)) == list(range(7))
+    assert [len(step) for step in steps] == [1, 1], "one task has a step for each of its batches"
+    assert rows_in(batches_of("sts", steps)) == list(range(7)), "one pass has every row once"
 
 
 @every_sampler
@@ -501,6 +505,7 @@ REFUSED = {
     "joint without any task (`first_passes` sees to that)": partial(joint, {}),
     "mt_dnn without any task (`first_passes` sees to that)": partial(mt_dnn, {}),
     "joint with limit='median', which is no limit,": partial(joint, MAKE_BATCHES, limit="median"),
+    "joint with limit='Largest', which is no limit,": partial(joint, MAKE_BATCHES, limit="Largest"),
     "mt_dnn with a weight of a task that is not there (`check_names` sees to that)": partial(
         mt_dnn, MAKE_BATCHES, weights={"qqp": 2.0}
     ),

@@ -276,6 +276,28 @@ def test_a_warm_up_that_is_longer_than_the_run():
     )
 
 
+def test_far_and_near_corners():
+    """Many steps, a single one, and steps far behind the end, where both schedules are alike."""
+    hint = "is a step, or the number of steps, limited somewhere?"
+    for arguments, expected in {
+        (2500, 4000, 1000): 0.5,
+        (0, 4000, 1): 1.0,
+        (0, 1, 0): 1.0,
+        (0, 1, 1): 1.0,
+        (38, 8, 0): 0.0,
+        (9, 8, 8): 0.0,
+        (40, 8, 13): 0.0,
+    }.items():
+        for schedule in (linear, cosine):
+            found = schedule(*arguments)
+            assert isinstance(found, float), (
+                f"found {found!r}, expected a float: a schedule returns a plain number"
+            )
+            assert found == pytest.approx(expected, abs=1e-9), (
+                f"{schedule.__name__}{arguments} is {found}, expected {expected}: {hint}"
+            )
+
+
 def test_the_area_under_linear_is_half_of_what_is_left():
     """1 + 99/100 + ... + 1/100 = 50.5: a closed form that a decay with another end misses."""
     assert sum(linear(step, 100) for step in range(100)) == pytest.approx(50.5), (

@@ -167,6 +167,17 @@ CLOSED_FORMS = {
 }
 
 
+def test_the_mean_of_three_tasks_is_a_third_of_their_sum():
+    gradients = conflicting(3)
+    torch.manual_seed(2)
+    found = pcgrad(gradients, "mean")
+    torch.manual_seed(2)
+    assert torch.allclose(3 * found, pcgrad(gradients, "sum")), (
+        "reduction='mean' is not heeded, or the sum of three tasks is not divided by K = 3: is it "
+        "divided by K - 1, or by a fixed number?"
+    )
+
+
 @pytest.mark.parametrize("name", CLOSED_FORMS)
 def test_pcgrad_closed_forms(name):
     gradients, vector = CLOSED_FORMS[name]
@@ -369,8 +380,11 @@ def test_negative_control_surgery_after_a_summed_backward_is_noticed():
 
 
 def test_a_reduction_of_another_name_is_not_taken_for_the_sum():
-    with pytest.raises(ValueError, match="avg|reduction"):
+    try:
         pcgrad(conflicting(2), "avg")
+    except ValueError:
+        return
+    pytest.fail("reduction='avg' was taken; only 'sum' and 'mean' are known (`reduce` sees to it)")
 
 
 def test_orders_are_drawn_anew_and_matter():

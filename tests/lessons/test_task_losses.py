@@ -275,6 +275,12 @@ def check_similarity(loss: Loss) -> None:
             0.125: "the prediction is cut at 5; a prediction beyond the scale must cost something.",
         },
     )
+    for prediction in (105.0, -95.0):
+        number = loss(torch.tensor([prediction]), torch.tensor([5.0])).item()
+        assert number == pytest.approx(10_000, rel=1e-6), (
+            f"found {number:.5g}, expected 10,000: a prediction far from its label costs the "
+            "square of all of it. Is something cut?"
+        )
 
 
 def test_similarity_by_hand():
@@ -328,11 +334,16 @@ def test_a_shift_is_added_in_float32():
     found = paraphrase_loss(logit.float(), labels, 1.0, weights)
     expected = paraphrase_loss(logit.float() + 1.0, labels, weights=weights)
     assert torch.allclose(found, expected), "with weights, too, the shift is added"
-    soft = torch.tensor([0.9])
-    found = paraphrase_loss(torch.zeros(1), soft, shift=1.0)
-    assert torch.allclose(found, paraphrase_loss(torch.zeros(1), soft)), (
-        "a label between 0 and 1, such as 0.9, gets no shift"
-    )
+    for label in (0.9, 0.02, 0.99):
+        soft = torch.tensor([label])
+        found = paraphrase_loss(torch.zeros(1), soft, shift=1.0)
+        assert torch.allclose(found, paraphrase_loss(torch.zeros(1), soft)), (
+            f"a label between 0 and 1, such as {label}, gets no shift"
+        )
+    several = torch.stack([logit.float(), logit.float()], dim=1)
+    found = paraphrase_loss(several, labels.repeat(2, 1).T, shift=2.0)
+    expected = paraphrase_loss(several + 2.0, labels.repeat(2, 1).T)
+    assert torch.allclose(found, expected), "with several labels, too, the shift is added"
 
 
 # --- slow loops -----------------------------------------------------------------------------------
@@ -470,17 +481,17 @@ def test_extreme_logits_stay_finite():
     )
 
 
-@pytest.mark.parametrize("shape", [(6, 1), (1,)])
+@pytest.mark.parametrize(("shape", "label_shape"), [((6, 1), (6,)), ((1,), (6,)), ((6, 1), (6, 2))])
 @pytest.mark.parametrize("loss", [paraphrase_loss, similarity_loss])
-def test_outputs_are_not_broadcast_against_the_labels(loss, shape):
+def test_outputs_are_not_broadcast_against_the_labels(loss, shape, label_shape):
     """(B, 1) and (B,) would give (B, B) differences, and a mean that says nothing."""
     is_refused = True
     with contextlib.suppress(ValueError):
-        loss(torch.zeros(shape), SIMILARITY_LABELS / 5)
+        loss(torch.zeros(shape), torch.full(label_shape, 0.5))
         is_refused = False
     assert is_refused, (
-        f"{shape} against (6,) was broadcast: compare the shapes before anything is added, and "
-        "raise shape_error"
+        f"{shape} against {label_shape} was broadcast: compare the shapes before anything is "
+        "added, and raise shape_error"
     )
 
 
@@ -532,6 +543,15 @@ def test_the_mean_is_over_rows_so_a_batch_may_be_cut():
     parts = [sentiment_loss(logits[i : i + 1], labels[i : i + 1], weights) for i in range(4)]
     assert float(whole) == pytest.approx(float(sum(parts)) / 4)
     assert float(parts[0]) == pytest.approx(4 * math.log(3))
+    # A class may have the weight 0. Its rows still count in B.
+    free = sentiment_loss(logits, labels, torch.tensor([0.0, 1.0, 4.0]))
+    assert float(free) == pytest.approx(3 * math.log(3)), (
+        "a class of weight 0: the sum is divided by B, and not by the rows that cost something"
+    )
+    free = paraphrase_loss(torch.zeros(2), torch.tensor([0.0, 1.0]), weights=torch.tensor([0.0, 2]))
+    assert float(free) == pytest.approx(math.log(2)), (
+        "weights[0] may be 0: nothing is divided by a weight"
+    )
     # A label of a teacher, 0.25 of the second class, has the weights of both by their shares.
     soft = paraphrase_loss(torch.zeros(1), torch.tensor([0.25]), weights=torch.tensor([1.0, 3.0]))
     assert float(soft) == pytest.approx(1.5 * math.log(2)), (
