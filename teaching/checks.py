@@ -155,7 +155,7 @@ CHECKS: dict[str, list[Check]] = {
             "other sizes",
             query=heads(3, 2, 9, 4),
             key=heads(3, 2, 9, 4),
-            value=heads(3, 2, 9, 4),
+            value=heads(3, 2, 9, 6),
             mask_bias=normal(3, 2, 9, 9),
         ),
         ATTENTION(
@@ -275,7 +275,7 @@ CHECKS: dict[str, list[Check]] = {
             mask_bias=judging.padding_bias,
         ),
         LAYER("the first token alone", positions=fixed([0])),
-        LAYER("no token", positions=fixed([], np.int64)),
+        LAYER("no token", is_weak=True, positions=fixed([], np.int64)),
         LAYER("no dropout in evaluation", config={"hidden_dropout_prob": 0.5}),
         LAYER(
             WEIGHTS, call=calls.call_for_gradients, training=True, mask_bias=judging.padding_bias
@@ -401,7 +401,7 @@ CHECKS: dict[str, list[Check]] = {
     "joint": [
         JOINT("largest"),
         JOINT("smallest", argument="smallest"),
-        JOINT("one task", num_rows={"sts": 7}),
+        JOINT("one task", is_weak=True, num_rows={"sts": 7}),
         JOINT("another limit", error="ValueError", argument="median"),
         JOINT("a limit in other letters", error="ValueError", argument="Largest"),
         REPEATED,
@@ -411,7 +411,7 @@ CHECKS: dict[str, list[Check]] = {
     "mt_dnn": [
         MT_DNN("all batches"),
         MT_DNN("weights", argument={"sst": 2.3, "sts": 0.05}),
-        MT_DNN("no pass", num_calls=1, argument={"para": 0.0}),
+        MT_DNN("no pass", is_weak=True, num_calls=1, argument={"para": 0.0}),
         # Of 3, 6 and 2 batches: 4.5, 4.5 and 2.5.
         MT_DNN(
             "half a batch",
@@ -429,7 +429,7 @@ CHECKS: dict[str, list[Check]] = {
         PCGRAD("four tasks", gramian=judging.gramian(4)),
         PCGRAD("never on itself", gramian=judging.conflict_with_itself, num_calls=60),
         PCGRAD("two tasks", gramian=judging.gramian(2)),
-        PCGRAD("one task", gramian=fixed([[2.5]])),
+        PCGRAD("one task", is_weak=True, gramian=fixed([[2.5]])),
         PCGRAD("mean", gramian=judging.gramian(4), reduction="mean"),
         PCGRAD(
             "another reduction",
