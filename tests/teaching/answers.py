@@ -457,6 +457,8 @@ return [pool[i] for i in torch.argsort(keys)]
         "pcgrad_weights",
         """
 k = gramian.shape[0]
+if reduction not in ("sum", "mean"):
+    raise ValueError(reduction)
 rows = []
 for i in range(k):
     w = torch.zeros(k, dtype=gramian.dtype)
