@@ -169,7 +169,8 @@ ADAMW = {"betas": (0.8, 0.95), "eps": 1e-3, "weight_decay": 0.0, "correct_bias":
 def call_update(function: Any, values: Values) -> Any:
     """Train two parameters of one group; the second one has no gradient at first.
 
-    start: (2, ...). gradients: (steps, 2, ...). settings: what differs from ADAMW.
+    start: (2, ...). gradients: (steps, 2, ...). settings: what differs from ADAMW. The moments of
+    the last step come behind the parameters of all steps.
     """
     gradients = values["gradients"]
     parameters = [nn.Parameter(value.clone()) for value in values["start"]]
@@ -187,6 +188,8 @@ def call_update(function: Any, values: Values) -> Any:
                 # The settings of the group must not be changed.
                 function(optimizer, parameter, MappingProxyType(group))
         steps.append(torch.stack([parameter.detach() for parameter in parameters]))
+    for moment in ("first_moment", "second_moment"):
+        steps.append(torch.stack([optimizer.state[parameter][moment] for parameter in parameters]))
     return torch.stack(steps)
 
 

@@ -231,6 +231,7 @@ CHECKS: dict[str, list[Check]] = {
     ],
     "BertEmbeddings.forward": [
         EMBEDDINGS("values"),
+        EMBEDDINGS("single sentences", token_type_ids=fixed([[0] * 7] * 3)),
         EMBEDDINGS(
             "no segments, one row",
             config={"model_type": "distilbert"},
@@ -427,6 +428,7 @@ CHECKS: dict[str, list[Check]] = {
     "pcgrad_weights": [
         PCGRAD("three tasks", gramian=judging.gramian(3), num_calls=1500),
         PCGRAD("four tasks", gramian=judging.gramian(4)),
+        PCGRAD("one against three", gramian=judging.one_against_three, num_calls=200),
         PCGRAD("never on itself", gramian=judging.conflict_with_itself, num_calls=60),
         PCGRAD("two tasks", gramian=judging.gramian(2)),
         PCGRAD("one task", is_weak=True, gramian=fixed([[2.5]])),

@@ -149,7 +149,7 @@ ALLOWED: dict[str, Allowed] = {
     "attention": Allowed("dropout"),
     "mask_to_bias": Allowed(),
     "MultiHeadAttention.project": Allowed(attributes=HEADS),
-    "MultiHeadAttention.forward": Allowed("attention", f"{HEADS} training is_fused"),
+    "MultiHeadAttention.forward": Allowed("attention dropout", f"{HEADS} training is_fused"),
     "AdamW.update": Allowed(attributes="state grad data"),
     "BertEmbeddings.forward": Allowed(
         attributes="word position segment positions_of first_position norm project forward"

@@ -491,6 +491,17 @@ def conflict_with_itself(rng: Rng) -> Array:
     return gradients @ gradients.T
 
 
+def one_against_three(rng: Rng) -> Array:
+    """Gradients of which the third conflicts with all others, and each of its six orders counts.
+
+    The others conflict with it alone, also once they are projected.
+    """
+    gradients = rng.uniform(0.5, 2) * np.array(
+        [[-2.0, -1, -2], [-1, 0, -2], [-1, 2, 2], [-1, -2, 0]]
+    )
+    return gradients @ gradients.T
+
+
 def judge_pcgrad(values: Values, answer: Answer, right: Right) -> str:
     """The weights are those of some orders, and all orders are as likely as another.
 

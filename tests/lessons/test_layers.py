@@ -300,6 +300,17 @@ def test_embeddings_without_segments():
     assert_close(found, expected, 1e-6, "an encoder without segments adds words and positions")
 
 
+def test_embeddings_of_single_sentences():
+    """All of their tokens are in segment 0, whose row of the table is added like any other."""
+    embeddings = BertEmbeddings(TINY).eval()
+    ids = torch.tensor([[5, 6, 7]])
+    segments = torch.zeros_like(ids)
+    words = embeddings.word(ids) + embeddings.segment(segments)
+    expected = embeddings.norm(words + embeddings.position.weight[:3])
+    hint = "with token_type_ids of 0 alone, the row of segment 0 is still added"
+    assert_close(embeddings(ids, segments), expected, 1e-6, hint)
+
+
 def test_embeddings_whose_positions_begin_elsewhere():
     """RoBERTa counts from the row behind padding's: here 2, 3, and 1 for padding."""
     config = dataclasses.replace(TINY, model_type="roberta", pad_token_id=1)

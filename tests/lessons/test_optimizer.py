@@ -499,6 +499,12 @@ def check_second_step(optimizer_class: OptimizerClass) -> None:
     )
 
 
+def check_moments_are_kept(optimizer_class: OptimizerClass) -> None:
+    """Checkpoints hold the state, so its names are those of `prepare`."""
+    hint = hint_of_moments(optimizer_class)
+    assert not hint, hint
+
+
 def check_without_correction(optimizer_class: OptimizerClass) -> None:
     """Without correction the step is lr x 0.1 / sqrt(0.001) = 3.1623 lr."""
     expected = -0.1 / math.sqrt(0.001)
@@ -600,6 +606,7 @@ def check_each_number_by_itself(optimizer_class: OptimizerClass) -> None:
 CHECKS = (
     check_first_step,
     check_second_step,
+    check_moments_are_kept,
     check_without_correction,
     check_eps,
     check_decay,

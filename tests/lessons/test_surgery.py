@@ -356,13 +356,15 @@ def test_each_order_is_as_likely_as_another():
     allowed = 4 * possible.std(dim=0) / 20
     assert ((found - possible.mean(dim=0)).abs() <= allowed + 1e-12).all(), hint
 
-    # Three gradients have eight orders. Each comes in 300 steps.
-    gradients = conflicting(3)
-    steps = torch.stack([pcgrad(gradients, generator=generator) for _ in range(300)])
-    is_drawn = torch.isclose(possible_results(gradients)[:, None], steps).all(dim=2).any(dim=1)
-    assert is_drawn.all(), (
-        "some orders never come: is one order drawn for all gradients? Draw a new one for each"
-    )
+    # Three gradients have eight orders, and one against three has six. Each comes in 300 steps.
+    one_against_three = rows([-2, -1, -2], [-1, 0, -2], [-1, 2, 2], [-1, -2, 0])
+    for gradients, hint in (
+        (conflicting(3), "is one order drawn for all gradients? Draw a new one for each"),
+        (one_against_three, "three other tasks have six orders; torch.randperm draws all of them"),
+    ):
+        steps = torch.stack([pcgrad(gradients, generator=generator) for _ in range(300)])
+        is_drawn = torch.isclose(possible_results(gradients)[:, None], steps).all(dim=2).any(dim=1)
+        assert is_drawn.all(), f"some orders never come: {hint}"
 
 
 def test_negative_control_projecting_on_projected_gradients_is_noticed():
