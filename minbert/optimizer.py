@@ -113,7 +113,7 @@ class AdamW(Optimizer):
         state["step"] += 1
 
     def update(self, parameter: Tensor, group: dict[str, Any]) -> None:
-        """Make one parameter's step in place, one formula a line.
+        """Make one parameter's step, one formula a line. Its data change, in place or as a whole.
 
         parameter: has a gradient, and its step is counted. The gradient stays as it is. group: its
         settings. The state has the names that `prepare` gives, and keeps them.

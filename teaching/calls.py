@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 from types import MappingProxyType
 from typing import Any
 
@@ -216,7 +217,7 @@ CLS, MASK, PIECE = 2, 3, 50
 
 def continues(ids: Any) -> Any:
     """Whether a token is a later piece of a word. ids: (B, T), a tensor or an array."""
-    is_piece = ids >= PIECE
+    is_piece = (ids >= PIECE) | (ids == CLS)
     is_piece[:, :2] = False
     return is_piece
 
@@ -254,20 +255,29 @@ def call_sampler(function: Any, values: Values) -> Any:
     for generator in generators(values):
         asked: dict[str, list[list[int]]] = {task: [] for task in values["num_rows"]}
         makes = {}
+        given: dict[str, list[list[list[int]]]] = {task: [] for task in asked}
         for task, num_rows in values["num_rows"].items():
-            makes[task] = batch_maker(num_rows, asked[task])
+            makes[task] = batch_maker(num_rows, asked[task], given[task])
         arguments = [values["argument"]] if "argument" in values else []
         results.append([[list(step) for step in function(makes, generator, *arguments)], asked])
+        if any(list(chain(*given[task])) != asked[task] for task in asked):
+            raise ValueError("a list that make_batches returned was changed")
     return results
 
 
-def batch_maker(num_rows: int, asked: list[list[int]]) -> Callable[..., Any]:
-    """A function that forms batches of two rows in a new order, and notes them in `asked`."""
+def batch_maker(
+    num_rows: int, asked: list[list[int]], given: list[list[list[int]]]
+) -> Callable[..., Any]:
+    """A function that forms batches of two rows in a new order.
+
+    asked: receives copies of the batches. given: the lists that the function returns.
+    """
 
     def make(generator: torch.Generator) -> list[list[int]]:
         order = torch.randperm(num_rows, generator=generator).tolist()
         batches = [order[start : start + 2] for start in range(0, num_rows, 2)]
         asked.extend(list(batch) for batch in batches)
+        given.append(batches)
         return batches
 
     return make

@@ -302,6 +302,12 @@ CHECKS: dict[str, list[Check]] = {
             input_ids=judging.token_ids([0, 1, 4]),
         ),
         TOKENS("whole words", probability=0.3, whole_words=True),
+        TOKENS(
+            "special tokens in words",
+            probability=0.3,
+            whole_words=True,
+            input_ids=judging.words_with_special_tokens,
+        ),
     ],
     "sentiment_loss": [
         SENTIMENT("values"),
@@ -401,7 +407,7 @@ CHECKS: dict[str, list[Check]] = {
     ],
     "joint": [
         JOINT("largest"),
-        JOINT("smallest", argument="smallest"),
+        JOINT("smallest", is_weak=True, argument="smallest"),
         JOINT("one task", is_weak=True, num_rows={"sts": 7}),
         JOINT("another limit", error="ValueError", argument="median"),
         JOINT("a limit in other letters", error="ValueError", argument="Largest"),

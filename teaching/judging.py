@@ -279,7 +279,7 @@ def judge_schedule(values: Values, answer: Answer, right: Right) -> str:
 
 
 def token_ids(choices: Sequence[int]) -> Drawn:
-    """Token ids (600, 25) that are drawn from some. The first column is [CLS]."""
+    """Token ids (600, 25) that are drawn from some. The first column is [CLS], in no word."""
 
     def draw(rng: Rng) -> Array:
         ids = rng.choice(choices, (600, 25))
@@ -287,6 +287,13 @@ def token_ids(choices: Sequence[int]) -> Drawn:
         return ids
 
     return draw
+
+
+def words_with_special_tokens(rng: Rng) -> Array:
+    """Token ids as by `token_ids`. Some later pieces of words are [CLS]."""
+    ids = token_ids(range(5, 100))(rng)
+    ids[:, 3:][rng.random((600, 22)) < 0.1] = CLS
+    return ids
 
 
 def judge_tokens(values: Values, answer: Answer, right: Right) -> str:
@@ -309,8 +316,10 @@ def wrong_choice(values: Values, results: Results) -> str:
     is_special = ids == CLS
     is_chosen = labels != -100
     has_words = bool(values.get("whole_words"))
-    is_piece = continues(ids)[:, 1:] & has_words
-    is_cut = is_chosen[:, 1:] != is_chosen[:, :-1]
+    # Words are counted through the batch. Without them, each token is one.
+    words = np.cumsum(~(continues(ids) & has_words))
+    in_words = np.bincount(words[~is_special.ravel()])
+    chosen_in_words = np.bincount(words[(is_chosen & ~is_special).ravel()], minlength=len(in_words))
     return first_wrong(
         {
             "the same state of torch's generator gives other masks": (
@@ -326,7 +335,9 @@ def wrong_choice(values: Values, results: Results) -> str:
             "a special token was chosen": (is_chosen & is_special).any(),
             "a label is the token that stood there": (labels != ids)[is_chosen].any(),
             "a token changed that was not chosen": ((hidden != ids) & ~is_chosen).any(),
-            "a word is chosen whole or not at all": is_cut[is_piece].any(),
+            "a word is chosen whole or not at all": (
+                (chosen_in_words > 0) & (chosen_in_words != in_words)
+            ).any(),
             # The pieces of a word are chosen together.
             f"{is_chosen.sum()} of {(~is_special).sum()} tokens were chosen, p is {p:.2f}": (
                 is_far(is_chosen[~is_special], p, 10 if has_words else 5.5)

@@ -490,6 +490,20 @@ def test_tasks_without_batches_are_refused(sample):
     assert_refused(partial(sample, {**MAKE_BATCHES, "sst": make}), fault)
 
 
+def test_lists_of_batches_stay_as_they_are():
+    given: list[list[list[int]]] = []
+
+    def make(generator: torch.Generator) -> list[list[int]]:
+        given.append([[0], [1]])
+        return given[-1]
+
+    joint({"a": make, "b": lambda generator: [[row] for row in range(5)]}, seeded())
+    mt_dnn({"a": make}, seeded(), {"a": 1.5})
+    assert all(batches == [[0], [1]] for batches in given), (
+        "a list that make_batches returned was changed: copy it, as by list(...)"
+    )
+
+
 def assert_refused(sample: Callable[..., list[Step]], fault: str, **options) -> None:
     """A fault of the arguments is a ValueError."""
     try:
