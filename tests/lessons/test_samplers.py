@@ -188,7 +188,8 @@ def test_mt_dnn_by_hand():
     )
     orders = {str(mt_dnn(BY_HAND, seeded(seed))) for seed in range(40)}
     assert len(orders) == 6, (
-        "three batches have six orders, and each of them may come: is the pool shuffled?"
+        "three batches have six orders, and each of them may come: is the pool of all tasks "
+        "shuffled as one?"
     )
 
 
@@ -248,7 +249,9 @@ def test_weights_are_passes():
         "3 batches x 1.5 is 4.5: round half to even, to 4, as Python's `round` does"
     )
     few = mt_dnn(MAKE_BATCHES, seeded(), {"sst": 0.01})
-    assert len(batches_of("sst", few)) == 1, "a task never drops out"
+    assert len(batches_of("sst", few)) == 1, (
+        "a task never drops out: where the number of its batches rounds to 0, one batch stays"
+    )
     none = mt_dnn(MAKE_BATCHES, seeded(), {"sst": 0.0})
     assert len(batches_of("sst", none)) == 1, (
         "with the weight 0 a task has one batch: `or 1` takes 0 for nothing"
