@@ -952,4 +952,5 @@ def test_probabilities_times_values_are_the_output():
     assert (weights[1, :, :, 3:] == 0).all(), "padding is attended to"
     values = layer.split_heads(layer.value(hidden_states))
     joined = (weights @ values).transpose(1, 2).flatten(2)  # (2, 5, 12)
-    assert_close(layer.output(joined), layer(hidden_states, bias), "the weights are other ones")
+    hint = "the weights are other ones: is D the last size of the query, and not of the values?"
+    assert_close(layer.output(joined), layer(hidden_states, bias), hint)

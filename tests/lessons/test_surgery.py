@@ -240,6 +240,8 @@ def assert_possible(
     for mistake, change in WRONG_PROJECTIONS.items():
         if is_possible(found, gradients, rtol, atol, change):
             hint = mistake
+    if is_possible(found, gradients, 1e-5, 1e-5 * float(gradients.abs().max())):
+        hint = "nearly right: is a small number added to the squared length?"
     assert is_possible(found, gradients, rtol, atol), hint
 
 
