@@ -56,7 +56,7 @@ def test_probability_0_changes_nothing():
         f"token ids are int64; here they are {same.dtype}, and labels {labels.dtype}"
     )
     assert same.data_ptr() != input_ids.data_ptr(), (
-        "new tensors are returned, also where no token is chosen"
+        "input_ids itself was returned: write to a copy of it, also where no token is chosen"
     )
     assert not (same == IGNORED).any(), "input_ids come first in MaskedBatch, then the labels"
     share = (labels != IGNORED)[~is_special].float().mean().item()
@@ -360,7 +360,8 @@ def test_a_row_that_begins_within_a_word():
     assert not is_chosen[:, 0].any(), "[CLS] lends its draw and is still never chosen"
     allowed = 4 * math.sqrt(2000 * 0.3 * 0.7)
     assert is_chosen[:, 1].sum().item() == pytest.approx(600, abs=allowed), (
-        "the pieces behind [CLS] are chosen as often as another word"
+        "the pieces behind [CLS] are chosen as often as another word: leave special tokens out "
+        "after the draws are shared, not before"
     )
 
 

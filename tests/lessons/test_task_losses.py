@@ -70,7 +70,7 @@ CASES = {
         SENTIMENT_LABELS,
         weighted_cross_entropy,
     ),
-    "paraphrase with several labels, (B, L), and their weights, (2, L)": Case(
+    "paraphrase with several labels, (B, L), weights (2, L), and the mean over all B L": Case(
         partial(paraphrase_loss, weights=LABEL_WEIGHTS), (6, 2), TWO_LABELS, weighted_two_labels
     ),
 }
