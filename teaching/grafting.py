@@ -233,23 +233,23 @@ def graft(clean: str, student: str, name: str, module: ModuleType) -> Graft:
     added: dict[str, ast.FunctionDef] = {}
     # A new method gives no access to what has its name elsewhere, such as a function of torch.
     methods = {}
-    for other, body in by_name.items():
-        owner = other.rpartition(".")[0]
-        is_new = other not in clean_functions or (not owner and other in siblings)
+    for function_name, body in by_name.items():
+        owner = function_name.rpartition(".")[0]
+        is_new = function_name not in clean_functions or (not owner and function_name in siblings)
         if is_new and owner in near:
-            added[other] = body
+            added[function_name] = body
             if owner:
                 methods[body.name] = body.name if body.name in attributes else f"new_{body.name}"
 
     names = {"__name__": "answer", **GLOBALS}
     names |= {word: getattr(module, word) for word in allowed.names.split()}
     names = {**names_at_the_top(tree, dict(names), attributes), **names}
-    for other, body in {**added, name: node}.items():
+    for function_name, body in {**added, name: node}.items():
         try:
             check_code(body, attributes, methods)
             run(body, names, attributes)
         except Refused as error:
-            if other == name:
+            if function_name == name:
                 raise
             names[body.name] = refusing(error)
     return Graft(names[node.name], {new: names[word] for word, new in methods.items()})

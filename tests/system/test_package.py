@@ -159,7 +159,7 @@ def test_what_the_wheel_holds(wheel, clone):
     for folder in PACKAGES:
         for path in (clone / folder).rglob("*"):
             name = path.relative_to(clone).as_posix()
-            is_ours = path.suffix == ".py" or path.parent.name in OUR_DATA
+            is_ours = path.suffix in (".py", ".jinja") or path.parent.name in OUR_DATA
             if path.is_file() and is_ours:
                 assert name in names, f"the wheel lacks {name}"
     assert {f"{package}/py.typed" for package in TYPED} <= set(names)
