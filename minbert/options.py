@@ -19,6 +19,9 @@ from minbert.commands.outputs import HELP_OF_OVERWRITE
 # A value of --precision: float32, with the products of linear.py by oneDNN.
 FP32_ONEDNN = "fp32-onednn"
 
+# Of predictions. Training takes all but int8.
+PRECISIONS = ("auto", "fp32", "bf16", "int8", FP32_ONEDNN)
+
 # Encoders with fewer units than this have other defaults, which were chosen with 192 units.
 SMALL = 256
 

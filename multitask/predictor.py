@@ -22,7 +22,7 @@ from data.batching import EncodedExamples, sorted_batches
 from data.examples import Example
 from minbert.commands.options import AUTO
 from minbert.commands.plugins import load_named
-from minbert.options import FP32_ONEDNN
+from minbert.options import FP32_ONEDNN, PRECISIONS
 from minbert.training import int8, processes, runtime
 from multitask.evaluation import predict
 from multitask.probabilities import decode, probabilities, votes_by_class
@@ -31,7 +31,6 @@ from multitask.saved_run import can_answer, check_trained, open_model, read_reco
 from multitask.tasks import Task
 from multitask.user_rows import BUNDLED_RUN
 
-PRECISIONS = (AUTO, "fp32", "bf16", "int8", FP32_ONEDNN)
 TWO_COLUMNS = "predict(list(zip(first, second)))"
 
 

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from minbert.commands.memory import check_limit
 from minbert.linear import can_pack, has_onednn, pack, packed_weights, use_onednn
-from minbert.options import FP32_ONEDNN
+from minbert.options import FP32_ONEDNN, PRECISIONS
 
 GPUS = {"cuda": torch.cuda, "mps": torch.mps}
 # How many compiled kernels oneDNN and ideep keep, as environment variables.
@@ -218,8 +218,11 @@ def choose_precision(name: str, device: torch.device) -> PrecisionChoice:
     """The precision of matrix products that "auto", "fp32" or "bf16" names, and the reason.
 
     Weights, the optimizer's state, the encoder's norms and the losses stay in float32. The softmax
-    of attention sums in float32. ValueError for "fp32-onednn" without oneDNN, or on a GPU.
+    of attention sums in float32. ValueError for another name, and for "fp32-onednn" without oneDNN,
+    or on a GPU.
     """
+    if name not in PRECISIONS:
+        raise ValueError(f"precision is {name!r}; pass one of {', '.join(PRECISIONS)}.")
     if name == FP32_ONEDNN and device.type != "cpu":
         raise ValueError(
             f"the precision {FP32_ONEDNN} is for the CPU, and the device is {device.type}. Use "

@@ -244,6 +244,11 @@ def test_arguments_that_are_refused(ours, arguments, message):
         ours.encode(SENTENCES, **arguments)
 
 
+def test_a_precision_that_does_not_exist_is_refused(tiny_model):
+    with pytest.raises(ValueError, match="precision is 'int4'; pass one of auto, fp32, bf16, int8"):
+        SentenceEncoder(tiny_model, precision="int4")
+
+
 @pytest.mark.parametrize("text", [None, 3, float("nan"), ["a", "pair"]])
 def test_a_sentence_that_is_no_text_is_named(ours, text):
     with pytest.raises(ValueError, match="sentence 2 is "):
