@@ -128,9 +128,8 @@ def info_nce(
         same_hard: (B, K B) bool, the same for the hard negatives. Here the diagonal counts.
 
     Returns a scalar, at least 0. If all similarities are equal, it is log B, with hard negatives
-    log (1 + K) B. `check_same_shape` raises ValueError for positives of another shape, and for hard
-    negatives that are not K blocks of it. `check_positive` does for a temperature not above 0, and
-    `similarities` for another word than "cos" and "dot".
+    log (1 + K) B. Raises ValueError for positives of another shape or hard negatives that are not K
+    blocks of it (`check_same_shape`), a temperature not above 0, and another similarity.
 
     Other names: multiple negatives ranking with scale 1 / t, NT-Xent over rows only, in-batch
     softmax. Compare with `bsc` and with sentence-transformers' MultipleNegativesRankingLoss.

@@ -465,7 +465,9 @@ def orders_of(plans: Sequence[Any]) -> Array:
     """The places in the unshuffled pool of the batches of each plan, counted from 0."""
     orders = []
     for steps, asked in plans:
-        pool = [[task, batch] for task in sorted(asked) for batch in asked[task]]
+        pool = []
+        for task in sorted(asked):
+            pool += [[task, batch] for batch in asked[task]]
         places = [pool.index(step[0]) for step in steps]
         orders.append(np.argsort(np.argsort(places)))
     return np.array(orders)

@@ -10,8 +10,6 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
 from minbert import DEFINED_IN
 from minbert.commands.hidden import ROOT
 from teaching.exercises import EXERCISES, WithoutBranches
@@ -26,12 +24,7 @@ REFERENCES = {"transformers", "sentence_transformers", "torchjd", "openpyxl"}
 PACKAGE_OF = {"sklearn": "scikit-learn"}
 
 # The pages of a hand-out, and the scripts of a grader.
-TEMPLATES = Environment(
-    loader=FileSystemLoader(Path(__file__).parent / "templates"),
-    trim_blocks=True,
-    keep_trailing_newline=True,
-    undefined=StrictUndefined,
-)
+TEMPLATES = Path(__file__).parent / "templates"
 
 
 # --- files ----------------------------------------------------------------------------------------
@@ -106,10 +99,19 @@ def texts_from(folder: str, exercises: Sequence[str], files: Mapping[str, str]) 
 
     files: their libraries are those that a text lists.
     """
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    # minbert/reporting has one, too, and would bring its plots into the zip.
+    environment = Environment(
+        loader=FileSystemLoader(TEMPLATES / folder),
+        trim_blocks=True,
+        keep_trailing_newline=True,
+        undefined=StrictUndefined,
+    )
     chosen = {name: EXERCISES[name] for name in exercises}
     libraries = libraries_of(files)
     texts = {}
-    for name in TEMPLATES.list_templates(filter_func=lambda name: name.startswith(f"{folder}/")):
-        text = TEMPLATES.get_template(name).render(exercises=chosen, libraries=libraries)
+    for name in environment.list_templates():
+        text = environment.get_template(name).render(exercises=chosen, libraries=libraries)
         texts[Path(name).stem] = text
     return texts

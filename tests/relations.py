@@ -1,7 +1,10 @@
-"""What a wrong result is of the right one, for hints of lesson tests. A hand-out has it, too."""
+"""How a result differs from the right one, for lesson tests. A hand-out has this file, too."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import torch
 from torch import Tensor
 
 
@@ -30,3 +33,17 @@ def relation(found: Tensor, expected: Tensor) -> str:
     if found.dim() > 1 and is_equal(expected[:1].expand_as(expected)):
         return "All rows of the batch have the result of the first one. "
     return ""
+
+
+def assert_same_gradients(
+    found: Tensor, expected: Tensor, inputs: Sequence[Tensor], hint: str
+) -> None:
+    """Both results have the same gradients with regard to the inputs, up to rounding in float64."""
+    assert found.requires_grad, hint
+    factors = torch.randn_like(expected)
+    gradients = torch.autograd.grad((found * factors).sum(), inputs, allow_unused=True)
+    right = torch.autograd.grad((expected * factors).sum(), inputs)
+    for gradient, right_gradient in zip(gradients, right, strict=True):
+        assert gradient is not None, hint
+        tolerance = 1e-8 * float(right_gradient.abs().max()) + 1e-12
+        assert torch.allclose(gradient, right_gradient, rtol=1e-8, atol=tolerance), hint

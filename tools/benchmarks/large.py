@@ -192,6 +192,7 @@ def embed(folder: Path, model: str, precision: str, num_sentences: int) -> list[
     lines = [example.sentence_1 for example in sentences()]
     repeated = [lines[number % len(lines)] for number in range(num_sentences)]
     half = num_sentences // 2
+    settings = ["--device", "cpu", "--precision", precision]
 
     def words(name: str, texts: Sequence[str]) -> list[str]:
         """Return the command that embeds some texts. name: of its files."""
@@ -200,7 +201,6 @@ def embed(folder: Path, model: str, precision: str, num_sentences: int) -> list[
         out = ["--out", str(folder / f"{name}.npy")]
         return ["contrastive.embed", model, *source, *settings, *out]
 
-    settings = ["--device", "cpu", "--precision", precision]
     alone = start(words("alone", repeated), 1)[0]["seconds"]
     shared = max(numbers["seconds"] for numbers in start(words("shared", repeated), NUM_PROCESSES))
     assert (folder / "alone.npy").read_bytes() == (folder / "shared.npy").read_bytes()
