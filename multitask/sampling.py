@@ -142,6 +142,7 @@ def mt_dnn(
     task without an entry. The number of batches is rounded (half to even, as `round` does), and at
     least 1. With 2, a second pass is formed, so the task's share doubles. With 0.5, one pass is
     formed, and any half of its batches is taken: a call forms new ones, so the first half will do.
+    With 1.5, all of the first pass come, and any half of a second one.
 
     Returns the steps of one epoch, each with a single batch. Raises ValueError for no tasks, a task
     without batches, or a weight of another task. Compare with joint, where all tasks weigh the same

@@ -112,8 +112,8 @@ def pcgrad_weights(
     w_ij <- w_ij - (G[j] . w_i) / G[j, j]. A task j whose square G[j, j] is 0 is passed over.
 
     gramian: (K, K), float64 or float32. Returns (K,) of the same dtype, such that
-    weights @ gradients is pcgrad(gradients). generator and errors: as there. Each order must be as
-    likely as another. How it is drawn is free.
+    weights @ gradients is pcgrad(gradients). generator and errors: as there. Each task draws an
+    order of its own, and each order must be as likely as another. How it is drawn is free.
     """
     num_tasks = len(gramian)
     # Row i: the projected g_i in terms of the original gradients.

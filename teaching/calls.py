@@ -6,8 +6,8 @@ The answer goes back as plain lists, which JSON can hold. Nothing here knows whi
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
-from itertools import chain
+from collections.abc import Callable
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -22,8 +22,8 @@ Values = dict[str, Any]
 # A case is its values by name: arrays and plain values. These say how a function is called, and are
 # none of its arguments. `seed`: of torch. `draws`: how often the rows of the arrays are repeated.
 # `cast`: the arrays that are passed in the dtype `cast_to`. `gradients_of`: the arrays whose
-# gradients are judged.
-SETTINGS_OF_CALLS = {"seed", "draws", "cast", "cast_to", "gradients_of"}
+# gradients are judged, and "weights" for those of a module. `leaves`: their tensors by name.
+SETTINGS_OF_CALLS = {"seed", "draws", "cast", "cast_to", "gradients_of", "leaves"}
 
 # Calls a function, with the values of a case.
 Call = Callable[[Any, Values], Any]
@@ -49,22 +49,25 @@ def answer(function: Any, call: Call, values: Values) -> str:
     times one that is always the same). An exception of the function is `error` instead.
     """
     torch.manual_seed(values["seed"])
-    arrays = {}
+    tensors = {}
     for name, value in values.items():
         if isinstance(value, np.ndarray):
-            arrays[name] = np.concatenate([value] * values.get("draws", 1))
-    tensors = {name: torch.from_numpy(value.copy("K")) for name, value in arrays.items()}
-    wanted = values.get("gradients_of", [])
-    for name in wanted:
-        tensors[name].requires_grad_()
+            repeated_rows = [value] * values.get("draws", 0)
+            array = np.concatenate(repeated_rows) if repeated_rows else value.copy("K")
+            tensors[name] = torch.from_numpy(array)
+    wanted = values.get("gradients_of", ())
+    leaves = {name: tensors[name].requires_grad_() for name in wanted if name in tensors}
+    for name in values.get("cast", ()):
+        tensors[name] = tensors[name].to(values["cast_to"])
     try:
         with fast.switched(is_fast=False):
-            output = call(function, values | tensors)
+            output = call(function, {**values, **tensors, "leaves": leaves})
         parts = {
             "output": output,
             "dtype": str(getattr(output, "dtype", "")).removeprefix("torch."),
-            "changed": [name for name in tensors if is_changed(tensors[name], arrays[name])],
-            "gradients": gradients_of(output, tensors, wanted),
+            # The version of a tensor counts what was written in place.
+            "changed": [name for name in tensors if tensors[name]._version],
+            "gradients": gradients_of(output, leaves),
         }
         return json.dumps(parts, default=described)
     except Exception as error:  # whatever the student's code raises
@@ -72,21 +75,15 @@ def answer(function: Any, call: Call, values: Values) -> str:
         return json.dumps({"error": f"{type(error).__name__}: {error}"[:500] + hint})
 
 
-def is_changed(tensor: Tensor, before: np.ndarray) -> bool:
-    """Whether a tensor holds other numbers than before."""
-    return not np.array_equal(np.nan_to_num(tensor.detach().numpy()), np.nan_to_num(before))
-
-
-def gradients_of(output: Any, tensors: dict[str, Tensor], names: Sequence[str]) -> Values:
+def gradients_of(output: Any, leaves: dict[str, Tensor]) -> dict[str, Tensor]:
     """The gradients of the sum of output x probe, 0 where none flows."""
-    if not names:
+    if not leaves:
         return {}
     probe = torch.randn(output.shape, generator=torch.Generator().manual_seed(0))
-    wanted = [tensors[name] for name in names]
     gradients = torch.autograd.grad(
-        (output * probe).sum(), wanted, allow_unused=True, materialize_grads=True
+        (output * probe).sum(), [*leaves.values()], allow_unused=True, materialize_grads=True
     )
-    return dict(zip(names, gradients, strict=True))
+    return dict(zip(leaves, gradients, strict=True))
 
 
 def described(value: Any) -> Any:
@@ -98,20 +95,14 @@ def described(value: Any) -> Any:
 
 
 def call_plain(function: Any, values: Values) -> Any:
-    """Pass the values by name, those of `cast` in the dtype of the case."""
-    arguments = {key: value for key, value in values.items() if key not in SETTINGS_OF_CALLS}
-    for name in values.get("cast", ()):
-        arguments[name] = arguments[name].to(values["cast_to"])
-    return function(**arguments)
+    """Pass the values by name."""
+    return function(**{key: value for key, value in values.items() if key not in SETTINGS_OF_CALLS})
 
 
-def call_with_a_wrong_label(function: Any, values: Values) -> bool:
-    """Whether a label that is no class is refused."""
-    try:
-        call_plain(function, values)
-    except (IndexError, RuntimeError):
-        return True
-    return False
+def call_mask_to_bias(function: Any, values: Values) -> Tensor:
+    """`call_plain`, where any very negative number is as right. -1e4 is -9,984 in bfloat16."""
+    bias = call_plain(function, values)
+    return bias.where(bias.isinf(), bias.clamp(min=-9e3))
 
 
 # A small encoder without dropout.
@@ -138,29 +129,13 @@ def call_module(function: Any, values: Values) -> Any:
     generator = torch.Generator().manual_seed(0)
     for parameter in module.parameters():
         nn.init.normal_(parameter, std=0.4, generator=generator)
+    if "weights" in values["gradients_of"]:
+        values["leaves"].update(module.named_parameters())
     module.train(values.get("training", False))
     arguments = {name: value for name, value in values.items() if isinstance(value, Tensor | None)}
     output = function(module, **arguments)
     # Three tensors are not one of three times the rows.
     return torch.stack([*output])[None] if isinstance(output, tuple | list) else output
-
-
-def call_for_gradients(function: Any, values: Values) -> Tensor:
-    """The gradients of a module's parameters and hidden states, one behind the other."""
-    leaves: list[Tensor] = []
-
-    def noted(module: nn.Module, **arguments: Any) -> Any:
-        leaves.extend(module.parameters())
-        if "hidden_states" in arguments:
-            leaves.append(arguments["hidden_states"].requires_grad_())
-        return function(module, **arguments)
-
-    output = call_module(noted, values)
-    probe = torch.randn(output.shape, generator=torch.Generator().manual_seed(0))
-    gradients = torch.autograd.grad(
-        (output * probe).sum(), leaves, allow_unused=True, materialize_grads=True
-    )
-    return torch.cat([gradient.flatten() for gradient in gradients])
 
 
 LEARNING_RATES = (0.1, 0.05, 0.2, 0.15, 0.0, 4.0)  # of the steps, which begin anew
@@ -211,83 +186,78 @@ def call_schedule(function: Any, values: Values) -> Any:
     return [function(*arguments) for arguments in values["steps"]]
 
 
+# --- random numbers -------------------------------------------------------------------------------
+
+
+def repeated(
+    values: Values, generator: torch.Generator, run: Callable[[torch.Generator], Any]
+) -> list[Any]:
+    """The results of `num_calls` calls. They share a generator, and with is_reseeded its state."""
+    results = []
+    for number in range(values["num_calls"]):
+        if number == 0 or values.get("is_reseeded"):
+            generator.manual_seed(values["seed"])
+        results.append(run(generator))
+    return results
+
+
 # Token ids: [CLS], [MASK], and the first one that may be a later piece of a word.
 CLS, MASK, PIECE = 2, 3, 50
 
 
-def continues(ids: Any) -> Any:
-    """Whether a token is a later piece of a word. ids: (B, T), a tensor or an array."""
-    is_piece = (ids >= PIECE) | (ids == CLS)
-    is_piece[:, :2] = False
-    return is_piece
-
-
-def call_mask_tokens(function: Any, values: Values) -> Any:
-    """Mask twice with the same seed, and three times more with what follows."""
+def call_mask_tokens(function: Any, values: Values) -> Tensor:
+    """input_ids and labels of each call, (R, 2, B, T)."""
     ids = values["input_ids"]
-    is_piece = continues(ids) if values.get("whole_words") else None
     is_special = ids == CLS
-    settings = (values["vocab_size"], MASK, values["probability"], is_piece)
-    results = []
-    for is_seeded in (True, True, False, False, False):
-        if is_seeded:
-            torch.manual_seed(values["seed"])
-        results.append(function(ids, is_special, *settings))
-        if any(part.dtype != torch.int64 or part is ids for part in results[-1]):
-            raise TypeError("expected are two new tensors of int64")
+    is_piece = (ids >= PIECE) | is_special
+    is_piece[:, :2] = False
+    pieces = is_piece if values.get("whole_words") else None
+    settings = (values["vocab_size"], MASK, values["probability"], pieces)
+
+    def run(generator: torch.Generator) -> Tensor:
+        parts = function(ids, is_special, *settings)
+        if any(part.dtype != torch.int64 for part in parts):
+            raise TypeError("expected are two tensors of int64")
+        return torch.stack([*parts])
+
+    results = repeated(values, torch.default_generator, run)
     if not torch.equal(is_special, ids == CLS):
         raise ValueError("is_special was changed in place")
-    return results
-
-
-def generators(values: Values) -> Iterator[torch.Generator]:
-    """The generator of each of `num_calls` calls: always the same, or one that begins anew."""
-    generator = torch.Generator().manual_seed(values["seed"])
-    for _ in range(values.get("num_calls", 1)):
-        if values.get("is_reseeded"):
-            generator.manual_seed(values["seed"])
-        yield generator
+    return torch.stack(results)
 
 
 def call_sampler(function: Any, values: Values) -> Any:
-    """Call a sampler several times. Also returns which passes it asked for of each task."""
-    results = []
-    for generator in generators(values):
+    """Call a sampler several times. Also returns the batches that it asked for, of each task."""
+    arguments = [values["argument"]] if "argument" in values else []
+
+    def run(generator: torch.Generator) -> Any:
         asked: dict[str, list[list[int]]] = {task: [] for task in values["num_rows"]}
-        makes = {}
-        given: dict[str, list[list[list[int]]]] = {task: [] for task in asked}
-        for task, num_rows in values["num_rows"].items():
-            makes[task] = batch_maker(num_rows, asked[task], given[task])
-        arguments = [values["argument"]] if "argument" in values else []
-        results.append([[list(step) for step in function(makes, generator, *arguments)], asked])
-        if any(list(chain(*given[task])) != asked[task] for task in asked):
+        given: list[tuple[list[list[int]], list[list[int]]]] = []
+
+        def make(task: str, generator: torch.Generator) -> list[list[int]]:
+            """Batches of two rows in a new order. The rows of each pass have other numbers."""
+            num_rows = values["num_rows"][task]
+            order = torch.randperm(num_rows, generator=generator) + 100 * len(asked[task])
+            batches = [part.tolist() for part in order.split(2) if num_rows]
+            asked[task] += [list(batch) for batch in batches]
+            given.append((batches, [list(batch) for batch in batches]))
+            return batches
+
+        steps = function({task: partial(make, task) for task in asked}, generator, *arguments)
+        steps = [list(step) for step in steps]
+        if any(batches != before for batches, before in given):
             raise ValueError("a list that make_batches returned was changed")
-    return results
+        return [steps, asked]
 
-
-def batch_maker(
-    num_rows: int, asked: list[list[int]], given: list[list[list[int]]]
-) -> Callable[..., Any]:
-    """A function that forms batches of two rows in a new order.
-
-    asked: receives copies of the batches. given: the lists that the function returns.
-    """
-
-    def make(generator: torch.Generator) -> list[list[int]]:
-        order = torch.randperm(num_rows, generator=generator).tolist()
-        batches = [order[start : start + 2] for start in range(0, num_rows, 2)]
-        asked.extend(list(batch) for batch in batches)
-        given.append(batches)
-        return batches
-
-    return make
+    return repeated(values, torch.Generator(), run)
 
 
 def call_pcgrad(function: Any, values: Values) -> Any:
     """The weights of many steps, (steps, K)."""
+    is_global = values.get("is_global", False)
     reduction = values.get("reduction", "sum")
-    steps = []
-    for generator in generators(values):
-        source = None if values.get("is_global") else generator
-        steps.append(function(values["gramian"], reduction, source))
-    return torch.stack(steps)
+
+    def run(generator: torch.Generator) -> Any:
+        return function(values["gramian"], reduction, None if is_global else generator)
+
+    return torch.stack(repeated(values, torch.Generator(), run))

@@ -47,25 +47,35 @@ def compare(folder: Path, weights: Path, model: BertModel, row: Mapping[str, Ten
             f"{folder} holds neither minbert/bert.py nor config.json. Give a clone, a hand-out, or "
             "the folder of a model, which transformers then runs."
         )
-    probe = probe_of(row, model.config)
-    ours = record(model, probe)
+    probes = [probe_of(row, model.config), row]
+    ours = [record(model, probe) for probe in probes]
 
     def work(send: Send) -> None:
         # The other threads of torch are not in a forked process.
         torch.set_num_threads(1)
         # Nothing more comes from this clone: its names could hide those of a library.
         sys.path[:] = [path for path in sys.path if Path(path).resolve() != ROOT]
-        theirs = Recorder(ours.stations if is_code else renamed(ours.stations, model))
+        stations = ours[0].stations if is_code else renamed(ours[0].stations, model)
+        theirs = [Recorder(stations) for _ in probes]
         lines = [f"compared with the weights of {weights}"]
-        error = ""
+        error = []
         try:
             other = open_code(folder, weights) if is_code else open_transformers(folder)
             lines += lend_functions()
-            theirs.run(other, probe)
+            for recorder, probe in zip(theirs, probes, strict=True):
+                recorder.run(other, probe)
         except Exception as raised:  # whatever the other code raises
             last = traceback.extract_tb(raised.__traceback__)[-1]
-            error = f"{type(raised).__name__}: {raised} ({last.filename}:{last.lineno})"
-        lines += differences(ours, theirs, probe["attention_mask"], error)
+            error = [
+                f"It stopped: {type(raised).__name__}: {raised} ({last.filename}:{last.lineno})"
+            ]
+        num_seen = len(theirs[0].tensors.keys() & ours[0].tensors.keys())
+        lines.append(f"compared: {num_seen} of {len(ours[0].tensors)} stations")
+        equal = "equal: the results do not differ"
+        if not num_seen:
+            equal = "nothing was compared: the other code passes none of these stations"
+        found = next(filter(None, map(differences, ours, theirs, probes)), [])
+        lines += [*found, *error] or [equal]
         send("\n".join(lines).encode())
 
     answers, ending = run_in_child(work, SECONDS)
@@ -74,12 +84,10 @@ def compare(folder: Path, weights: Path, model: BertModel, row: Mapping[str, Ten
     return answers[0].decode()
 
 
-def differences(ours: Recorder, theirs: Recorder, mask: Tensor, error: str) -> list[str]:
-    """Say what differs. error: of the other code, or ""."""
-    tensors = {name: ours.tensors[name] for name in ours.stations if name in ours.tensors}
-    num_seen = sum(name in theirs.tensors for name in tensors)
+def differences(ours: Recorder, theirs: Recorder, probe: Mapping[str, Tensor]) -> list[str]:
+    """Say what differs on a batch, in no line where nothing does."""
     lines = []
-    difference = first_difference(tensors, theirs.tensors, mask)
+    difference = first_difference(ours, theirs.tensors, probe["attention_mask"])
     if difference is not None:
         function = ours.stations[difference.station].function
         code = their_function(function).__code__
@@ -87,12 +95,7 @@ def differences(ours: Recorder, theirs: Recorder, mask: Tensor, error: str) -> l
         lines = [f"The first tensor that differs is {difference.station}{place}", difference.words]
     for station in theirs.changed:
         lines.append(f"{station} is changed in place. Write to a new tensor.")
-    if error:
-        lines.append(f"It stopped: {error}")
-    no_difference = "equal: no tensor differs"
-    if not num_seen:
-        no_difference = "nothing was compared: the other code passes none of these stations"
-    return [f"compared: {num_seen} of {len(tensors)} stations", *(lines or [no_difference])]
+    return lines
 
 
 def probe_of(row: Mapping[str, Tensor], config: BertConfig) -> dict[str, Tensor]:
@@ -181,13 +184,22 @@ class Difference(NamedTuple):
 
 
 def first_difference(
-    ours: Mapping[str, Tensor], theirs: Mapping[str, Tensor], mask: Tensor
+    ours: Recorder, theirs: Mapping[str, Tensor], mask: Tensor
 ) -> Difference | None:
-    """The first station, in our order, whose tensors differ. None where all are equal.
+    """The first station, in our order, whose tensors differ. None where all results are equal.
 
-    mask: (B, T), 1 for tokens. What padding computes means nothing, so it must only be finite.
+    Right code may take another way, such as one head after the other. The results are those of the
+    layers and of the pooler. mask: (B, T), 1 for tokens. What padding computes means nothing, so it
+    must only be finite.
     """
-    for station, tensor in ours.items():
+    in_order = {name: ours.tensors[name] for name in ours.stations if name in ours.tensors}
+    results = [name for name in in_order if name.endswith((" output", "pooler"))]
+    if all(
+        name in theirs and not describe_difference(name, in_order[name], theirs[name], mask)
+        for name in results
+    ):
+        return None
+    for station, tensor in in_order.items():
         words = ""
         if station in theirs:
             words = describe_difference(station, tensor, theirs[station], mask)

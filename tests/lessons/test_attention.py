@@ -567,7 +567,9 @@ def check_order_of_keys_and_of_the_batch(attend: Attend) -> None:
 def check_extremes_stay_finite(attend: Attend) -> None:
     query, key, value = draw(3, 2, 3, 6, 4).float()
     found = attend(query * 1e4, key * 1e4, value, None, 0.0, False)
-    assert torch.isfinite(found).all(), "large scores overflow: softmax without its maximum?"
+    assert torch.isfinite(found).all(), (
+        "large scores overflow: is the maximum of each row taken off before exp, as in softmax?"
+    )
     best = (query @ key.transpose(-2, -1)).argmax(dim=-1, keepdim=True)  # (B, N, T, 1)
     expected = torch.take_along_dim(value, best, dim=-2)  # (B, N, T, D)
     assert_close(

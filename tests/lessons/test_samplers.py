@@ -134,6 +134,19 @@ def test_joint_has_every_task_in_every_step_and_as_many_steps_as_the_largest_has
         assert tasks_in([step]) == ["sst", "para", "sts"], "every task once, in the order of keys"
 
 
+def test_joint_uses_a_pass_up_before_the_next_one_is_drawn():
+    num_passes = dict.fromkeys(("a", "b"), 0)
+
+    def make(name: str, generator: torch.Generator) -> list[list[int]]:
+        num_passes[name] += 1
+        return [[num_passes[name]]] * (2 if name == "a" else 1)
+
+    steps = joint({name: partial(make, name) for name in num_passes}, seeded())
+    assert batches_of("a", steps) == [[1], [1]] and batches_of("b", steps)[0] == [1], (
+        "the first pass is left out: is it drawn to count its batches alone? Keep it, and use it up"
+    )
+
+
 def test_joint_cycles_by_whole_passes():
     steps = joint(MAKE_BATCHES, seeded())
     for task, num_batches in NUM_BATCHES.items():
@@ -212,7 +225,8 @@ def chance_of_first(sample: Callable[..., list[Step]]) -> float:
 
 def test_mt_dnn_shuffles_the_tasks_evenly():
     assert chance_of_first(mt_dnn) > 1e-4, (
-        "some tasks come first too often: are batches shuffled within each task only?"
+        "some tasks come first too often: are batches shuffled within each task only, or is each "
+        "swapped with any other? torch.randperm draws each order alike"
     )
 
 
@@ -247,6 +261,11 @@ def test_weights_are_passes():
     more = mt_dnn(MAKE_BATCHES, seeded(), {"sst": 1.5})
     assert len(batches_of("sst", more)) == 4, (
         "3 batches x 1.5 is 4.5: round half to even, to 4, as Python's `round` does"
+    )
+    half_more = mt_dnn(MAKE_BATCHES, seeded(), {"para": 1.5})
+    assert set(rows_in(batches_of("para", half_more))) == set(range(33)), (
+        "with the weight 1.5 a row of the first pass is missing: take this pass whole, and half of "
+        "the second one"
     )
     few = mt_dnn(MAKE_BATCHES, seeded(), {"sst": 0.01})
     assert len(batches_of("sst", few)) == 1, (

@@ -144,6 +144,7 @@ def check_sentiment(loss: Loss) -> None:
             0.55589: "each row has a factor such as (1 - p)^2 here; leave it out.",
             1.02966: "this is the root of the loss; leave it out.",
             0.53007: "this is half of the loss; leave the half out.",
+            0.89588: "the last class is missing: a class counts also where no label names it.",
         },
     )
     assert_loss(
@@ -325,6 +326,12 @@ def test_a_shift_is_added_in_float32():
         found = paraphrase_loss(logit.float(), labels, shift=shift)
         assert torch.allclose(found, expected, rtol=1e-5), (
             f"a shift of {shift} is added to each logit whose label is 0 or 1"
+        )
+        own = logit.float()
+        paraphrase_loss(own, labels, shift=shift)
+        assert torch.equal(own, logit.float()), (
+            "the shift was written into the logits of the caller: .float() of float32 is no copy. "
+            "Make a new tensor"
         )
         found = paraphrase_loss(logit, labels, shift=shift)
         assert torch.equal(found, expected), (

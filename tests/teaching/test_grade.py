@@ -100,11 +100,11 @@ def test_what_a_file_imports_is_what_a_body_may_look_up():
 
 
 def test_a_decorator_is_a_part_of_the_function():
-    """One that takes the gradients costs those points, and one that is not allowed all."""
+    """One that takes the gradients costs all points, and so does one that is not allowed."""
     text = student_file("attention", released("attention"))
     head = "def attention("
     checks = grade("attention", text.replace(head, f"@torch.no_grad()\n{head}")).checks
-    assert checks["gradients"]
+    assert all(checks.values()) and "does not require grad" in checks["values"]
     assert grade("attention", text.replace(head, f"@torch.compile\n{head}")).share == 0
 
 
@@ -120,7 +120,7 @@ def test_a_copy_of_a_loop_of_the_visible_tests_gets_no_point():
     body = released_body(source, "attention_by_loops").replace("bias[b, 0, 0, j].item()", "0")
     checks = grade("attention", student_file("attention", body)).checks
     assert all(checks.values())
-    assert [text for text in checks.values() if "counts only where 'gradients' passes" in text]
+    assert [text for text in checks.values() if "counts only where 'values' passes" in text]
 
 
 # --- hostile answers ------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from teaching.comparing import first_difference, probe_of
 from teaching.exercises import released_body, without_answers
 from teaching.grafting import graft, module_of
 from teaching.options import TraceOptions
-from teaching.stations import line_of, record, stations_of
+from teaching.stations import Recorder, line_of, record, stations_of
 from teaching.trace import main
 from tests.teaching.answers import BEFORE_STYLES, FILE_OF, ROOT, STYLES, student_file
 from tests.teaching.mistakes import MISTAKES
@@ -97,13 +97,13 @@ def right():
     model = BertModel.from_pretrained("minbert-mini", attention_implementation="eager").eval()
     tokenizer = BertTokenizer.from_pretrained("minbert-mini")
     row = dict(tokenizer(["A lovely film, and no charm."], return_tensors="pt"))
-    probe = probe_of(row, model.config)
-    return model, probe, record(model, probe).tensors
+    probes = [probe_of(row, model.config), row]
+    return model, [(probe, record(model, probe)) for probe in probes]
 
 
 def difference_of(name: str, text: str, monkeypatch: pytest.MonkeyPatch):
     """The first difference of the encoder with a student's function."""
-    model, probe, ours = right()
+    model, pairs = right()
     module = module_of(FILE_OF[name])
     made = graft((ROOT / FILE_OF[name]).read_text(), text, name, module)
     # A file of a student calls the function of its own module, which is watched.
@@ -117,9 +117,12 @@ def difference_of(name: str, text: str, monkeypatch: pytest.MonkeyPatch):
         monkeypatch.setattr(place, added, function, raising=False)
     if name == "mask_to_bias":
         monkeypatch.setattr("minbert.bert.mask_to_bias", made.function)
-    kept = record(model, probe)
-    in_order = {name: ours[name] for name in stations_of(len(model.layers)) if name in ours}
-    return first_difference(in_order, kept.tensors, probe["attention_mask"]), kept.changed
+    difference, changed = None, []
+    for probe, ours in pairs:
+        kept = record(model, probe)
+        changed = changed or kept.changed
+        difference = difference or first_difference(ours, kept.tensors, probe["attention_mask"])
+    return difference, changed
 
 
 @pytest.mark.parametrize(
@@ -164,7 +167,7 @@ def test_what_is_not_written_yet_is_lent(tmp_path, capsys):
     answer = released_body((ROOT / "minbert" / "attention.py").read_text(), "attention")
     written = without_answers(blank, {"attention": answer})
     for text, words in (
-        (written, "equal: no tensor differs"),
+        (written, "equal: the results do not differ"),
         (written.replace("softmax(dim=-1)", "softmax(dim=-2)"), "is layer 0 attention, in"),
     ):
         file.write_text(text)
@@ -179,7 +182,7 @@ def test_what_is_not_written_yet_is_lent(tmp_path, capsys):
 def test_transformers_is_equal(capsys):
     pytest.importorskip("transformers")
     assert main(["no charm", "--against", str(hub.resolve("minbert-mini"))]) == 0
-    assert "equal: no tensor differs" in capsys.readouterr().out
+    assert "equal: the results do not differ" in capsys.readouterr().out
 
 
 def test_other_code_that_passes_no_station_is_not_called_equal(capsys, monkeypatch):
@@ -208,7 +211,8 @@ def test_each_of_several_labels_has_a_probability_of_its_own():
 
 def test_nan_and_shapes_are_differences():
     mask = torch.ones(1, 2)
-    ours = {"layer 0 output": torch.ones(1, 2, 3)}
+    ours = Recorder(stations_of(1))
+    ours.tensors = {"layer 0 output": torch.ones(1, 2, 3)}
     for theirs, words in ((torch.full((1, 2, 3), torch.nan), "nan"), (torch.ones(1, 3), "shape")):
         difference = first_difference(ours, {"layer 0 output": theirs}, mask)
         assert difference is not None and words in difference.words
