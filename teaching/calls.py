@@ -143,15 +143,18 @@ ADAMW = {"betas": (0.8, 0.95), "eps": 1e-3, "weight_decay": 0.0, "correct_bias":
 
 
 def call_update(function: Any, values: Values) -> Any:
-    """Train two parameters of one group; the second one has no gradient at first.
+    """Train two parameters of a second group; the last one has no gradient at first.
 
-    start: (2, ...). gradients: (steps, 2, ...). settings: what differs from ADAMW. The moments of
-    the last step come behind the parameters of all steps.
+    start: (2, ...). gradients: (steps, 2, ...). settings: what differs from ADAMW. of_others: what
+    differs from these in the defaults and in the first group. The moments of the last step come
+    behind the parameters of all steps.
     """
     gradients = values["gradients"]
     parameters = [nn.Parameter(value.clone()) for value in values["start"]]
-    optimizer = AdamW(parameters, **ADAMW | values.get("settings", {}))
-    group = optimizer.param_groups[0]
+    settings = ADAMW | values.get("settings", {})
+    groups = [{"params": [nn.Parameter(torch.zeros(1))]}, {"params": parameters, **settings}]
+    optimizer = AdamW(groups, **settings | values.get("of_others", {}))
+    group = optimizer.param_groups[1]
     steps = []
     for step in range(len(gradients)):
         group["lr"] = LEARNING_RATES[step % len(LEARNING_RATES)]
@@ -167,18 +170,6 @@ def call_update(function: Any, values: Values) -> Any:
     for moment in ("first_moment", "second_moment"):
         steps.append(torch.stack([optimizer.state[parameter][moment] for parameter in parameters]))
     return torch.stack(steps)
-
-
-def call_in_a_second_group(function: Any, values: Values) -> Any:
-    """`call_update`, where the defaults and the first group have other settings."""
-
-    def update(optimizer: Any, parameter: nn.Parameter, group: Values) -> None:
-        other = {"lr": 2.0, "betas": (0.1, 0.2), "eps": 3.0, "weight_decay": 0.0}
-        optimizer.defaults.update(other)
-        optimizer.param_groups = [{**group, **other}, group]
-        function(optimizer, parameter, group)
-
-    return call_update(update, values)
 
 
 def call_schedule(function: Any, values: Values) -> Any:

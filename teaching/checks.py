@@ -262,7 +262,11 @@ CHECKS: dict[str, list[Check]] = {
         STEPS("large eps", settings={"eps": 0.5}),
         STEPS("no bias correction", settings={"correct_bias": False}),
         STEPS("decay", settings={"weight_decay": 0.3}),
-        STEPS("a second group", call=calls.call_in_a_second_group, settings={"weight_decay": 0.3}),
+        STEPS(
+            "a second group",
+            settings={"weight_decay": 0.3},
+            of_others={"lr": 2.0, "betas": (0.1, 0.2), "eps": 3.0, "weight_decay": 0.0},
+        ),
         STEPS("decay without correction", settings={"weight_decay": 0.3, "correct_bias": False}),
     ],
     "BertEmbeddings.forward": [
@@ -335,7 +339,7 @@ CHECKS: dict[str, list[Check]] = {
             "special tokens in words",
             probability=0.3,
             whole_words=True,
-            input_ids=judging.words_with_special_tokens,
+            input_ids=judging.token_ids(range(5, 100), share_of_special=0.1),
         ),
     ],
     "sentiment_loss": [
@@ -460,8 +464,14 @@ CHECKS: dict[str, list[Check]] = {
     "pcgrad_weights": [
         PCGRAD("three tasks", gramian=judging.gramian(3), num_calls=1500),
         PCGRAD("four tasks", gramian=judging.gramian(4)),
-        PCGRAD("one against three", gramian=judging.one_against_three),
-        PCGRAD("never on itself", gramian=judging.conflict_with_itself),
+        # The third conflicts with all others, and each of its six orders counts. The others
+        # conflict with it alone, also once they are projected.
+        PCGRAD(
+            "one against three",
+            gramian=judging.of_gradients([-2, -1, -2], [-1, 0, -2], [-1, 2, 2], [-1, -2, 0]),
+        ),
+        # The first one, once it is projected, may point against what it was.
+        PCGRAD("never on itself", gramian=judging.of_gradients([-2, -2], [0, 1], [2, 1])),
         PCGRAD("two tasks", gramian=judging.gramian(2)),
         PCGRAD("one task", is_weak=True, gramian=fixed([[2.5]])),
         PCGRAD("mean", gramian=judging.gramian(4), reduction="mean"),

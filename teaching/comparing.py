@@ -47,6 +47,8 @@ def compare(folder: Path, weights: Path, model: BertModel, row: Mapping[str, Ten
             f"{folder} holds neither minbert/bert.py nor config.json. Give a clone, a hand-out, or "
             "the folder of a model, which transformers then runs."
         )
+    if not model.config.has_segments:
+        row = {name: tensor for name, tensor in row.items() if name != "token_type_ids"}
     probes = [probe_of(row, model.config), row]
     ours = [record(model, probe) for probe in probes]
 
@@ -99,21 +101,18 @@ def differences(ours: Recorder, theirs: Recorder, probe: Mapping[str, Tensor]) -
 
 
 def probe_of(row: Mapping[str, Tensor], config: BertConfig) -> dict[str, Tensor]:
-    """The batch (3, T) that both sides read: a row (1, T), and two copies of it.
+    """A batch (3, T) that both sides read beside a row (1, T): the row, and two copies of it.
 
     The row alone has no padding, and often only one segment, so some mistakes would not show. The
-    first copy has both, the second one is padding alone. Models without segments get none.
+    first copy has both, the second one is padding alone.
     """
-    num_tokens = row["input_ids"].size(1)
-    num_real = num_tokens - max(1, num_tokens // 4)
-    places = torch.arange(num_tokens)
-    mask = (places < torch.tensor([[num_tokens], [num_real], [0]])).long()  # (3, T)
-    ids = row["input_ids"].where(mask.bool(), config.pad_token_id or 0)  # (3, T)
-    probe = {"input_ids": ids, "attention_mask": mask}
+    probe = {name: tensor.repeat(3, 1) for name, tensor in row.items()}
+    mask = probe["attention_mask"]
+    mask[1, -max(1, mask.size(1) // 4) :] = 0
+    mask[2] = 0
+    probe["input_ids"][mask == 0] = config.pad_token_id or 0
     if config.has_segments:
-        segments = row["token_type_ids"].repeat(3, 1)  # (3, T)
-        segments[1] = (places >= 2) & (config.type_vocab_size > 1)
-        probe["token_type_ids"] = segments
+        probe["token_type_ids"][1, 2:] = int(config.type_vocab_size > 1)
     return probe
 
 

@@ -15,12 +15,12 @@ from minbert import fast
 from minbert.commands.files import write_text
 from minbert.commands.hidden import ROOT
 from minbert.reporting.tables import aligned
-from teaching.autograder import write_zip
 from teaching.calls import warm_up
 from teaching.exercises import EXERCISES
 from teaching.grafting import module_of
 from teaching.options import GradeOptions
 from teaching.running import FunctionResult, grade_function
+from teaching.small_handout import write_zip
 
 LONGEST = 1_000_000  # characters of a file that are read
 

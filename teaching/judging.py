@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Sequence
+from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -232,20 +233,13 @@ def draw_steps(rng: Rng) -> list[list[int]]:
 
 
 def draw_corners(rng: Rng) -> list[list[int]]:
-    """As draw_steps, with each kind of corner.
+    """All steps up to 60 and one of 1999, with several lengths of the run and of the warm-up.
 
-    No warm-up, or one of a single step, of the whole run, or longer. Steps behind the last one. One
-    step alone, and many. Where `cosine` may end at 1 or at 0, as its warm-up does, there is none.
+    Where `cosine` may end at 1 or at 0, as its warm-up does, there is none.
     """
-    calls = draw_steps(rng) + [[0, 1, 0], [0, 1, 1], [3, 1, 0], [1999, 4000, 1000]]
-    for step, num_steps, _ in draw_steps(rng):
-        behind = num_steps + step
-        calls += [[0, num_steps, 1], [num_steps - 1, num_steps, 0], [num_steps, num_steps, 1]]
-        calls += [[step, num_steps, num_steps], [behind, num_steps, 0]]
-        calls += [[behind + 1, num_steps, num_steps], [step, num_steps, num_steps + 5]]
-        calls += [[num_steps + step % 5, num_steps, num_steps + 5]]
-        calls += [[behind + 6, num_steps, num_steps + 5]]
-    return calls
+    lengths = [1, 4000, *rng.integers(2, 50, 3).tolist()]
+    calls = product([*range(60), 1999], lengths, [0, *lengths])
+    return [[step, *others] for step, *others in calls if not step == others[1] >= others[0]]
 
 
 def judge_schedule(values: Values, answer: Answer, right: Right) -> str:
@@ -261,22 +255,19 @@ def judge_schedule(values: Values, answer: Answer, right: Right) -> str:
 # --- masking --------------------------------------------------------------------------------------
 
 
-def token_ids(choices: Sequence[int]) -> Drawn:
-    """Token ids (5, 15) that are drawn from some. The first column is [CLS], in no word."""
+def token_ids(choices: Sequence[int], share_of_special: float = 0.0) -> Drawn:
+    """Token ids (5, 15) that are drawn from some. The first column is [CLS], in no word.
+
+    share_of_special: how many of the later pieces of words are [CLS], too.
+    """
 
     def draw(rng: Rng) -> Array:
         ids = rng.choice(choices, (5, 15))
+        ids[:, 3:][rng.random((5, 12)) < share_of_special] = CLS
         ids[:, 0] = CLS
         return ids
 
     return draw
-
-
-def words_with_special_tokens(rng: Rng) -> Array:
-    """Token ids as by `token_ids`. Some later pieces of words are [CLS]."""
-    ids = token_ids(range(5, 100))(rng)
-    ids[:, 3:][rng.random((5, 12)) < 0.1] = CLS
-    return ids
 
 
 def masked(values: Values, output: Array) -> dict[str, Array]:
@@ -370,9 +361,9 @@ def shuffled(values: Values, plans: Any) -> dict[str, Array]:
 
     Which batches of a task's last pass are left out does not count.
     """
-    numbers: dict[str, list[list[int]]] = {}
+    tasks = [*values["num_rows"]]
+    draws = []
     for plan in plans:
-        tasks = [*values["num_rows"]]
         places = [(tasks.index(task), place) for [(task, place)] in places_of(plan)]
         in_order = sorted(set(places))
         if len(in_order) < len(places):
@@ -384,13 +375,14 @@ def shuffled(values: Values, plans: Any) -> dict[str, Array]:
         for task, num_rows in enumerate(values["num_rows"].values()):
             of_task = [place for number, place in places if number == task]
             counts += [len(of_task), sum(2 * place < num_rows for place in of_task)]
-        for name, row in {
-            "a task's batches, or those of its first pass": counts,
-            "a batch's place": order,
-            "the batches that moved up a little": [((moves > 0) & (3 * moves <= len(order))).sum()],
-        }.items():
-            numbers.setdefault(name, []).append(row)
-    return {name: np.array(rows) for name, rows in numbers.items()}
+        num_moved = ((moves > 0) & (3 * moves <= len(order))).sum()
+        draws.append((counts, order, [num_moved]))
+    names = (
+        "a task's batches, or those of its first pass",
+        "a batch's place",
+        "the batches that moved up a little",
+    )
+    return dict(zip(names, map(np.array, zip(*draws, strict=True)), strict=True))
 
 
 def gramian(num_tasks: int, is_zero: bool = False) -> Drawn:
@@ -412,21 +404,10 @@ def gramian(num_tasks: int, is_zero: bool = False) -> Drawn:
     return draw
 
 
-def conflict_with_itself(rng: Rng) -> Array:
-    """Gradients of which the first, once it is projected, may point against what it was."""
-    gradients = rng.uniform(0.5, 2) * np.array([[-2.0, -2], [0, 1], [2, 1]])
-    return gradients @ gradients.T
-
-
-def one_against_three(rng: Rng) -> Array:
-    """Gradients of which the third conflicts with all others, and each of its six orders counts.
-
-    The others conflict with it alone, also once they are projected.
-    """
-    gradients = rng.uniform(0.5, 2) * np.array(
-        [[-2.0, -1, -2], [-1, 0, -2], [-1, 2, 2], [-1, -2, 0]]
-    )
-    return gradients @ gradients.T
+def of_gradients(*gradients: Sequence[float]) -> Drawn:
+    """The dot products of these gradients, all of them longer or shorter by one factor."""
+    products = np.array(gradients) @ np.transpose(gradients)
+    return lambda rng: rng.uniform(0.25, 4) * products
 
 
 def judge_pcgrad(values: Values, answer: Answer, right: Right) -> str:
@@ -437,4 +418,6 @@ def judge_pcgrad(values: Values, answer: Answer, right: Right) -> str:
     is_equal = np.abs(weights[:, None] - possible).max(axis=2) <= 1e-5  # (steps, calls)
     if not is_equal.any(axis=1).all():
         return "no orders of the other tasks give these weights"
+    if not is_equal.any(axis=0).all():
+        return "some orders of the other tasks never come"
     return same_law(lambda _, output: {"a weight": output})(values, answer, right)

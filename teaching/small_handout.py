@@ -1,5 +1,7 @@
 """What a small hand-out holds: the files of its exercises, what they import, and pages on them.
 
+The zip that Gradescope runs holds the grader, what it imports, and two scripts.
+
 Next: rehearsal.py, which tries a hand-out before any student does.
 """
 
@@ -7,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import sys
+import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -115,3 +118,19 @@ def texts_from(folder: str, exercises: Sequence[str], files: Mapping[str, str]) 
         text = environment.get_template(name).render(exercises=chosen, libraries=libraries)
         texts[Path(name).stem] = text
     return texts
+
+
+# --- the zip --------------------------------------------------------------------------------------
+
+
+def write_zip(path: Path, exercises: Sequence[str]) -> None:
+    """Write the zip of some exercises. It holds the answers, as the clone does."""
+    # grafting.py imports the files of the exercises by name.
+    needed = needed_files(exercises, "teaching/grade.py", "teaching/grading.py")
+    files = {file: text for file, text in needed.items() if not file.startswith("tests/")}
+    files |= texts_from("grader", exercises, files)
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for file, text in files.items():
+            info = zipfile.ZipInfo(file)
+            info.external_attr = 0o755 << 16
+            archive.writestr(info, text, zipfile.ZIP_DEFLATED)
