@@ -59,14 +59,14 @@ def answer(function: Any, call: Call, values: Values) -> str:
     leaves = {name: tensors[name].requires_grad_() for name in wanted if name in tensors}
     for name in values.get("cast", ()):
         tensors[name] = tensors[name].to(values["cast_to"])
+    before = {name: tensor.detach().clone() for name, tensor in tensors.items()}
     try:
         with fast.switched(is_fast=False):
             output = call(function, {**values, **tensors, "leaves": leaves})
         parts = {
             "output": output,
             "dtype": str(getattr(output, "dtype", "")).removeprefix("torch."),
-            # The version of a tensor counts what was written in place.
-            "changed": [name for name in tensors if tensors[name]._version],
+            "changed": [name for name in tensors if not torch.equal(tensors[name], before[name])],
             "gradients": gradients_of(output, leaves),
         }
         return json.dumps(parts, default=described)
@@ -201,7 +201,7 @@ def call_mask_tokens(function: Any, values: Values) -> Tensor:
     ids = values["input_ids"]
     is_special = ids == CLS
     is_piece = (ids >= PIECE) | is_special
-    is_piece[:, :2] = False
+    is_piece[:, : values.get("first_piece", 2)] = False
     pieces = is_piece if values.get("whole_words") else None
     settings = (values["vocab_size"], MASK, values["probability"], pieces)
 

@@ -193,6 +193,14 @@ CHECKS: dict[str, list[Check]] = {
         ),
         ATTENTION("nothing but padding", mask_bias=fixed([[[[-3e4] * 5]]] * 2)),
         ATTENTION(
+            "nothing but padding, in float32",
+            mask_bias=fixed([[[[np.finfo(np.float32).min] * 5]]] * 2),
+            cast=["query", "key", "value", "mask_bias"],
+            cast_to=torch.float32,
+            gradients_of=(),
+            is_weak=True,
+        ),
+        ATTENTION(
             "other sizes",
             query=heads(3, 2, 9, 4),
             key=heads(3, 2, 9, 4),
@@ -224,6 +232,14 @@ CHECKS: dict[str, list[Check]] = {
         MASK("float64", dtype=torch.float64),
         MASK("bfloat16", dtype=torch.bfloat16),
         MASK("float16", dtype=torch.float16),
+        *(
+            MASK(
+                f"a mask of {kind}",
+                dtype=torch.float32,
+                attention_mask=lambda rng, kind=kind: judging.padding_mask(rng).astype(kind),
+            )
+            for kind in ("bool", "uint8")
+        ),
         MASK(
             "one row, a mask of float32",
             dtype=torch.float32,
@@ -334,6 +350,7 @@ CHECKS: dict[str, list[Check]] = {
         ),
         TOKENS("whole words", probability=0.3, whole_words=True),
         TOKENS("all words", probability=1.0, whole_words=True),
+        TOKENS("pieces that open a row", probability=0.5, whole_words=True, first_piece=0),
         TOKENS(probability=0.5, **REPEATED),
         TOKENS(
             "special tokens in words",
@@ -415,6 +432,7 @@ CHECKS: dict[str, list[Check]] = {
             same=lambda rng: judging.sometimes(rng) | np.eye(6, dtype=bool),
             same_hard=lambda rng: rng.random((6, 12)) < 0.3,
         ),
+        INFO_NCE("a temperature near 0", temperature=1e-3),
         # Row 0 has no other candidate than its positive, whose logit is -10,000.
         LEFT_OUT("left out"),
         LEFT_OUT(
@@ -445,6 +463,12 @@ CHECKS: dict[str, list[Check]] = {
         SAMPLER(**REPEATED),
         JOINT("no task", error="ValueError", num_rows={}),
         JOINT("a task without batches", error="ValueError", num_rows={"sst": 5, "para": 0}),
+        JOINT(
+            "smallest, a task without batches",
+            error="ValueError",
+            argument="smallest",
+            num_rows={"sst": 5, "para": 0},
+        ),
     ],
     "mt_dnn": [
         MT_DNN("all batches", num_calls=2000),

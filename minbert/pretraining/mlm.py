@@ -56,7 +56,7 @@ def mask_tokens(
     continues: (B, T) bool, True for the later pieces of a word (##ing). With it, words are chosen
         instead of tokens (whole-word masking), so that a piece cannot be guessed from the rest of
         its own word. Each chosen piece still draws its own replacement, as in BERT's own code.
-        A special token is never chosen, whatever its word.
+        A special token is never chosen, whatever its word. A word ends with its row.
 
     Returns new tensors. A label is the original id of a chosen token, and IGNORED for all others.
     Draws from torch's global generator, whose state a checkpoint holds. How many numbers are drawn,

@@ -10,6 +10,7 @@ B batch, T tokens, H hidden, N heads, D head size.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 from collections.abc import Callable
@@ -435,6 +436,20 @@ def check_each_link_is_drawn(attend: Attend, flat: Tensor, value: Tensor, links:
     )
 
 
+def check_kinds_of_masks() -> None:
+    """A mask may hold numbers of any dtype, or bools."""
+    for dtype in (torch.bool, torch.uint8, torch.float32):
+        hint = (
+            f"a mask of {dtype} fails: `1 - mask` is an error for bools, and -10000 is no number "
+            "of uint8. Ask `attention_mask == 0`, and make the bias in the dtype asked for"
+        )
+        mask = torch.tensor([[1, 0]]).to(dtype)
+        bias = None
+        with contextlib.suppress(RuntimeError):
+            bias = mask_to_bias(mask, torch.float32)
+        assert bias is not None and bias.flatten()[0] == 0 and bias.flatten()[1] <= -1e4, hint
+
+
 def test_mask_to_bias():
     mask = torch.tensor([[1, 1, 0], [1, 0, 0]])
     bias = mask_to_bias(mask, torch.float32)
@@ -473,6 +488,7 @@ def test_mask_to_bias():
             f"the mask {row} became {bias.flatten().tolist()}: padding may stand anywhere, and a "
             "row may be padding alone. Compare each number of the mask with 0."
         )
+    check_kinds_of_masks()
     for dtype in (torch.float64, torch.bfloat16, torch.float16):
         bias = mask_to_bias(torch.tensor([[1, 0]]), dtype)
         assert bias.dtype == dtype, "the bias must have the dtype asked for"
@@ -580,6 +596,13 @@ def check_extremes_stay_finite(attend: Attend) -> None:
     everything_masked = mask_to_bias(torch.zeros(2, 6), torch.float32)
     found = attend(query, key, value, everything_masked, 0.0, False)
     assert torch.isfinite(found).all(), "-inf in the mask bias, or in your scores?"
+    lowest = torch.full((2, 1, 1, 6), torch.finfo(torch.float32).min)
+    assert_close(
+        attend(query.float(), key.float(), value.float(), lowest, 0.0, False),
+        value.float().mean(dim=-2, keepdim=True).expand_as(value),
+        "in a row of padding alone the weights must sum to 1, and each key has the same: beside "
+        "the lowest number, log T is lost in rounding. Take off the maximum first",
+    )
     query, key, value = draw(3, 2, 3, 6, 4)
     bias = torch.full((2, 1, 1, 6), -1e4, dtype=torch.float64)
     assert_close(

@@ -110,6 +110,13 @@ def test_two_sentences_by_hand():
             f"right at t = 0.5, wrong at t = {temperature}: is the temperature a fixed number, or "
             "something limited or rounded? With nan, exp overflows: take the log of a softmax."
         )
+    # The first anchor is as far from its positive as can be.
+    far = torch.tensor([[-1.0, 0], [0, 1]])
+    found = info_nce(anchors, far, 0.005).item()
+    assert found == pytest.approx(100, rel=1e-4), (
+        f"found {found}, expected 100: the softmax of a far positive is rounded to 0, and its log "
+        "is -inf. Take log_softmax, logsumexp or cross_entropy of the logits"
+    )
 
 
 def test_unrelated_vectors_give_log_b():

@@ -368,6 +368,19 @@ def test_a_row_that_begins_within_a_word():
 # --- the masking of a vocabulary ------------------------------------------------------------------
 
 
+def test_a_word_ends_with_its_row():
+    """Each row is a single later piece, as where a long text was cut into rows."""
+    ids = torch.full((400, 1), 9)
+    torch.manual_seed(0)
+    labels = mask_tokens(
+        ids, torch.zeros_like(ids).bool(), 50, 4, 0.5, torch.ones_like(ids).bool()
+    ).labels
+    assert 100 < (labels != -100).sum() < 300, (
+        "rows are chosen together that begin with a later piece: a word ends with its row. Are "
+        "words counted through the flattened batch?"
+    )
+
+
 def test_the_masking_of_a_vocabulary():
     tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "walk", "##ing"]
     tokenizer = BertTokenizer({token: number for number, token in enumerate(tokens)})

@@ -512,6 +512,15 @@ def test_tasks_without_batches_are_refused(sample):
     assert_refused(partial(sample, {**MAKE_BATCHES, "sst": make}), fault)
 
 
+def test_tasks_without_batches_are_refused_with_the_limit_smallest():
+    tasks = {**MAKE_BATCHES, "sst": lambda generator: []}
+    assert_refused(
+        partial(joint, tasks),
+        "a task without batches, with limit='smallest', too,",
+        limit="smallest",
+    )
+
+
 def test_lists_of_batches_stay_as_they_are():
     given: list[list[list[int]]] = []
 

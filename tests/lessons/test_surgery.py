@@ -420,6 +420,11 @@ def test_orders_are_drawn_anew_and_matter():
     assert torch.equal(first, pcgrad(gradients)), (
         "without a generator the orders come from torch's global one"
     )
+    found = [pcgrad(gradients) for _ in range(5)]
+    assert any(not torch.allclose(found[0], other) for other in found[1:]), (
+        "without a generator five steps gave the same: is one with a fixed seed made in each call? "
+        "Draw from torch's global one"
+    )
 
 
 def test_a_gradient_whose_square_is_too_small_for_its_dtype_is_passed_over():

@@ -564,6 +564,12 @@ def test_the_mean_is_over_rows_so_a_batch_may_be_cut():
     assert float(soft) == pytest.approx(1.5 * math.log(2)), (
         "a label y between 0 and 1 has the weight (1 - y) w_0 + y w_1"
     )
+    logit, label = torch.tensor([2.0]), torch.tensor([0.25])
+    soft = paraphrase_loss(logit, label, weights=torch.tensor([1.0, 3.0]))
+    assert float(soft) == pytest.approx(1.5 * float(paraphrase_loss(logit, label))), (
+        "(1 - y) w_0 + y w_1 is the weight of the whole loss of a row, and not w_1 that of one "
+        "term and w_0 that of the other, as with pos_weight"
+    )
 
 
 # --- the shift ------------------------------------------------------------------------------------
