@@ -138,6 +138,8 @@ def same_law(numbers_of: Numbers) -> Judge:
                 return f"{name}: shape {found[name].shape}, expected {expected[name].shape}"
         names = np.repeat([*expected], [numbers.shape[1] for numbers in expected.values()])
         x, y = (np.hstack([*numbers.values()]).astype(float) for numbers in (found, expected))
+        if not np.isfinite(x).all():
+            return "the result is not finite (nan or inf)"
         is_other = differing(x, y)
         for words, is_wrong, statistic in (
             ("mean", is_other[0, 1:], np.mean),
