@@ -128,9 +128,8 @@ def info_nce(
         same_hard: (B, K B) bool, the same for the hard negatives. Here the diagonal counts.
 
     Returns a scalar, at least 0. If all similarities are equal, it is log B, with hard negatives
-    log (1 + K) B. Raises ValueError for positives of another shape or hard negatives that are not K
-    blocks of it (`check_same_shape`), a temperature not above 0 or infinite, and a similarity of
-    another name.
+    log (1 + K) B. Raises ValueError for positives of another shape, hard negatives that are not K
+    blocks of it (`check_same_shape`), another similarity, or a temperature infinite or not above 0.
 
     Other names: multiple negatives ranking with scale 1 / t, NT-Xent over rows only, in-batch
     softmax. Compare with `bsc` and with sentence-transformers' MultipleNegativesRankingLoss.

@@ -52,8 +52,8 @@ def answer(function: Any, call: Call, values: Values) -> str:
     tensors = {}
     for name, value in values.items():
         if isinstance(value, np.ndarray):
-            repeated_rows = [value] * values.get("draws", 0)
-            array = np.concatenate(repeated_rows) if repeated_rows else value.copy("K")
+            draws = values.get("draws", 0)
+            array = np.concatenate([value] * draws) if draws else value.copy("K")
             tensors[name] = torch.from_numpy(array)
     wanted = values.get("gradients_of", ())
     leaves = {name: tensors[name].requires_grad_() for name in wanted if name in tensors}
@@ -223,7 +223,7 @@ def call_sampler(function: Any, values: Values) -> Any:
 
     def run(generator: torch.Generator) -> Any:
         asked: dict[str, list[list[int]]] = {task: [] for task in values["num_rows"]}
-        given: list[tuple[list[list[int]], list[list[int]]]] = []
+        returned: list[tuple[list[list[int]], list[list[int]]]] = []
 
         def make(task: str, generator: torch.Generator) -> list[list[int]]:
             """Batches of two rows in a new order. The rows of each pass have other numbers."""
@@ -231,12 +231,12 @@ def call_sampler(function: Any, values: Values) -> Any:
             order = torch.randperm(num_rows, generator=generator) + 100 * len(asked[task])
             batches = [part.tolist() for part in order.split(2) if num_rows]
             asked[task] += [list(batch) for batch in batches]
-            given.append((batches, [list(batch) for batch in batches]))
+            returned.append((batches, [list(batch) for batch in batches]))
             return batches
 
         steps = function({task: partial(make, task) for task in asked}, generator, *arguments)
         steps = [list(step) for step in steps]
-        if any(batches != before for batches, before in given):
+        if any(batches != before for batches, before in returned):
             raise ValueError("a list that make_batches returned was changed")
         return [steps, asked]
 

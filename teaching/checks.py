@@ -232,13 +232,15 @@ CHECKS: dict[str, list[Check]] = {
         MASK("float64", dtype=torch.float64),
         MASK("bfloat16", dtype=torch.bfloat16),
         MASK("float16", dtype=torch.float16),
-        *(
-            MASK(
-                f"a mask of {kind}",
-                dtype=torch.float32,
-                attention_mask=lambda rng, kind=kind: judging.padding_mask(rng).astype(kind),
-            )
-            for kind in ("bool", "uint8")
+        MASK(
+            "a mask of bool",
+            dtype=torch.float32,
+            attention_mask=lambda rng: judging.padding_mask(rng).astype(bool),
+        ),
+        MASK(
+            "a mask of uint8",
+            dtype=torch.float32,
+            attention_mask=lambda rng: judging.padding_mask(rng).astype(np.uint8),
         ),
         MASK(
             "one row, a mask of float32",

@@ -47,8 +47,6 @@ def compare(folder: Path, weights: Path, model: BertModel, row: Mapping[str, Ten
             f"{folder} holds neither minbert/bert.py nor config.json. Give a clone, a hand-out, or "
             "the folder of a model, which transformers then runs."
         )
-    if not model.config.has_segments:
-        row = {name: tensor for name, tensor in row.items() if name != "token_type_ids"}
     probes = [probe_of(row, model.config), row]
     ours = [record(model, probe) for probe in probes]
 
@@ -76,8 +74,8 @@ def compare(folder: Path, weights: Path, model: BertModel, row: Mapping[str, Ten
         equal = "equal: the results do not differ"
         if not num_seen:
             equal = "nothing was compared: the other code passes none of these stations"
-        found = next(filter(None, map(differences, ours, theirs, probes)), [])
-        lines += [*found, *error] or [equal]
+        first = next(filter(None, map(differences, ours, theirs, probes)), [])
+        lines += [*first, *error] or [equal]
         send("\n".join(lines).encode())
 
     answers, ending = run_in_child(work, SECONDS)
@@ -111,8 +109,8 @@ def probe_of(row: Mapping[str, Tensor], config: BertConfig) -> dict[str, Tensor]
     mask[1, -max(1, mask.size(1) // 4) :] = 0
     mask[2] = 0
     probe["input_ids"][mask == 0] = config.pad_token_id or 0
-    if config.has_segments:
-        probe["token_type_ids"][1, 2:] = int(config.type_vocab_size > 1)
+    # Models without segments ignore them.
+    probe["token_type_ids"][1, 2:] = int(config.type_vocab_size > 1)
     return probe
 
 

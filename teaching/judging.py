@@ -129,15 +129,16 @@ def same_law(numbers_of: Numbers) -> Judge:
 
     def judge(values: Values, answer: Answer, right: Right) -> str:
         try:
-            found = numbers_of(values, answer.output)
+            numbers = numbers_of(values, answer.output)
         except ValueError as error:
             return str(error)
         expected = numbers_of(values, right(seed=values["seed"] + 1).output)
-        for name in expected:
-            if found[name].shape != expected[name].shape:
-                return f"{name}: shape {found[name].shape}, expected {expected[name].shape}"
-        names = np.repeat([*expected], [numbers.shape[1] for numbers in expected.values()])
-        x, y = (np.hstack([*numbers.values()]).astype(float) for numbers in (found, expected))
+        for name, array in numbers.items():
+            if array.shape != expected[name].shape:
+                return f"{name}: shape {array.shape}, expected {expected[name].shape}"
+        names = np.repeat([*expected], [array.shape[1] for array in expected.values()])
+        x = np.hstack([*numbers.values()]).astype(float)
+        y = np.hstack([*expected.values()]).astype(float)
         if not np.isfinite(x).all():
             return "the result is not finite (nan or inf)"
         is_other = differing(x, y)
@@ -147,9 +148,10 @@ def same_law(numbers_of: Numbers) -> Judge:
         ):
             if is_wrong.any():
                 at = is_wrong.argmax()
-                numbers = f"{statistic(x[:, at]):.4g}, expected {statistic(y[:, at]):.4g}"
-                return f"{names[at]}: the {words} of {len(x)} draws is {numbers}"
-        for first, second in np.argwhere(is_other[1:, 1:])[:1]:
+                both = f"{statistic(x[:, at]):.4g}, expected {statistic(y[:, at]):.4g}"
+                return f"{names[at]}: the {words} of {len(x)} draws is {both}"
+        if is_other.any():
+            first, second = np.argwhere(is_other[1:, 1:])[0]
             return f"{names[first]} and {names[second]} vary together in another way"
         return ""
 
@@ -280,6 +282,8 @@ def masked(values: Values, output: Array) -> dict[str, Array]:
     ids = values["input_ids"]
     hidden, labels = output.swapaxes(0, 1)  # (R, B, T)
     is_chosen = labels != -100
+    if (is_chosen & (ids == CLS)).any():
+        raise ValueError("a special token was chosen")
     if (labels != ids)[is_chosen].any():
         raise ValueError("a label is the token that stood there")
     if ((hidden != ids) & ~is_chosen).any():
@@ -344,9 +348,12 @@ def draw_rows(rng: Rng) -> dict[str, int]:
 
 
 def places_of(plan: Any) -> list[list[tuple[str, int]]]:
-    """The steps of a call, with the place of a batch among those of its task in place of it."""
+    """The steps of a call, with each batch as its place among those of its task."""
     steps, asked = plan
-    return [[(task, asked[task].index(batch)) for task, batch in step] for step in steps]
+    places = []
+    for step in steps:
+        places.append([(task, asked[task].index(batch)) for task, batch in step])
+    return places
 
 
 def judge_joint(values: Values, answer: Answer, right: Right) -> str:

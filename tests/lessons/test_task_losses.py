@@ -327,9 +327,9 @@ def test_a_shift_is_added_in_float32():
         assert torch.allclose(found, expected, rtol=1e-5), (
             f"a shift of {shift} is added to each logit whose label is 0 or 1"
         )
-        own = logit.float()
-        paraphrase_loss(own, labels, shift=shift)
-        assert torch.equal(own, logit.float()), (
+        passed = logit.float()
+        paraphrase_loss(passed, labels, shift=shift)
+        assert torch.equal(passed, logit.float()), (
             "the shift was written into the logits of the caller: .float() of float32 is no copy. "
             "Make a new tensor"
         )

@@ -65,6 +65,24 @@ return self.down(self.activation(up(hidden_states)))
 """,
     ),
     (
+        # One head after the other: the shapes on the way are others.
+        "MultiHeadAttention.forward",
+        """
+parts = self.project(hidden_states)
+num_tokens = hidden_states.shape[1]
+if mask_bias is not None:
+    mask_bias = mask_bias.expand(-1, self.num_heads, num_tokens, num_tokens)
+probability = self.dropout_probability if self.training else 0.0
+heads = []
+for head in range(self.num_heads):
+    units = slice(head * self.head_size, (head + 1) * self.head_size)
+    query, key, value = (part[:, None, :, units] for part in parts)
+    bias = mask_bias if mask_bias is None else mask_bias[:, head : head + 1]
+    heads.append(attention(query, key, value, bias, probability, self.training)[:, 0])
+return self.output(torch.cat(heads, dim=-1))
+""",
+    ),
+    (
         "MultiHeadAttention.project",
         """
 parts = {name: getattr(self, name)(hidden_states) for name in ("query", "key", "value")}

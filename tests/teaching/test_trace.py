@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from functools import cache
 from types import SimpleNamespace
 
@@ -182,6 +183,20 @@ def test_what_is_not_written_yet_is_lent(tmp_path, capsys):
 def test_transformers_is_equal(capsys):
     pytest.importorskip("transformers")
     assert main(["no charm", "--against", str(hub.resolve("minbert-mini"))]) == 0
+    assert "equal: the results do not differ" in capsys.readouterr().out
+
+
+def test_transformers_without_segments_is_equal(tmp_path, capsys):
+    transformers = pytest.importorskip("transformers")
+    bundled = hub.resolve("minbert-mini")
+    for name in ("vocab.txt", "tokenizer_config.json"):
+        shutil.copy(bundled / name, tmp_path / name)
+    size = len((bundled / "vocab.txt").read_text().splitlines())
+    config = transformers.DistilBertConfig(
+        vocab_size=size, dim=32, n_layers=2, n_heads=4, hidden_dim=64
+    )
+    transformers.DistilBertModel(config).save_pretrained(tmp_path)
+    assert main(["no charm", "--against", str(tmp_path)]) == 0
     assert "equal: the results do not differ" in capsys.readouterr().out
 
 
