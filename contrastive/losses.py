@@ -119,7 +119,8 @@ def info_nce(
 
     Arguments:
         anchors, positives: (B, H), row i of both a pair that belongs together.
-        temperature: above 0; a number, or a scalar tensor that is trained.
+        temperature: above 0; a number, or a scalar tensor that is trained. Its gradient is finite,
+            also where terms are left out.
         hard_negatives: (K B, H), K of each anchor: all first ones, then all second ones, and so on.
         hard_negative_weight: any number, added to the logits of an anchor's own hard negatives.
         same: (B, B) bool, True where positive j says the same as anchor i. Such a j is no negative
@@ -128,8 +129,10 @@ def info_nce(
         same_hard: (B, K B) bool, the same for the hard negatives. Here the diagonal counts.
 
     Returns a scalar, at least 0. If all similarities are equal, it is log B, with hard negatives
-    log (1 + K) B. Raises ValueError for positives of another shape, hard negatives that are not K
-    blocks of it (`check_same_shape`), another similarity, or a temperature infinite or not above 0.
+    log (1 + K) B. Autocast changes nothing.
+
+    Raises ValueError for positives of another shape, hard negatives that are not K blocks of it
+    (`check_same_shape`), another similarity, or a temperature infinite or not above 0.
 
     Other names: multiple negatives ranking with scale 1 / t, NT-Xent over rows only, in-batch
     softmax. Compare with `bsc` and with sentence-transformers' MultipleNegativesRankingLoss.

@@ -99,6 +99,12 @@ def call_plain(function: Any, values: Values) -> Any:
     return function(**{key: value for key, value in values.items() if key not in SETTINGS_OF_CALLS})
 
 
+def call_under_autocast(function: Any, values: Values) -> Any:
+    """`call_plain`, where autocast would compute products in bfloat16."""
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        return call_plain(function, values)
+
+
 def call_mask_to_bias(function: Any, values: Values) -> Tensor:
     """`call_plain`, where any very negative number is as right. -1e4 is -9,984 in bfloat16."""
     bias = call_plain(function, values)
@@ -226,10 +232,11 @@ def call_sampler(function: Any, values: Values) -> Any:
         returned: list[tuple[list[list[int]], list[list[int]]]] = []
 
         def make(task: str, generator: torch.Generator) -> list[list[int]]:
-            """Batches of two rows in a new order. The rows of each pass have other numbers."""
+            """Batches of rows in a new order. The rows of each pass have other numbers."""
             num_rows = values["num_rows"][task]
             order = torch.randperm(num_rows, generator=generator) + 100 * len(asked[task])
-            batches = [part.tolist() for part in order.split(2) if num_rows]
+            size = 8 if task == "cfimdb" else 2
+            batches = [part.tolist() for part in order.split(size) if num_rows]
             asked[task] += [list(batch) for batch in batches]
             returned.append((batches, [list(batch) for batch in batches]))
             return batches

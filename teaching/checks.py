@@ -435,6 +435,12 @@ CHECKS: dict[str, list[Check]] = {
             same_hard=lambda rng: rng.random((6, 12)) < 0.3,
         ),
         INFO_NCE("a temperature near 0", temperature=1e-3),
+        INFO_NCE(
+            "autocast",
+            call=calls.call_under_autocast,
+            cast=["anchors", "positives"],
+            cast_to=torch.float32,
+        ),
         # Row 0 has no other candidate than its positive, whose logit is -10,000.
         LEFT_OUT("left out"),
         LEFT_OUT(
@@ -445,6 +451,8 @@ CHECKS: dict[str, list[Check]] = {
         HARD_NEGATIVES(
             "a trained temperature",
             temperature=lambda rng: np.array(rng.uniform(0.2, 0.8)),
+            same=judging.sometimes,
+            same_hard=judging.sometimes,
             gradients_of=("temperature",),
         ),
         INFO_NCE("shapes", error="ValueError", positives=normal(5, 4)),
@@ -460,6 +468,7 @@ CHECKS: dict[str, list[Check]] = {
         JOINT("largest"),
         JOINT("smallest", is_weak=True, argument="smallest"),
         JOINT("one task", is_weak=True, num_rows={"sts": 7}),
+        JOINT("batches of other sizes", num_rows={"cfimdb": 11, "sts": 9}),
         JOINT("another limit", error="ValueError", argument="median"),
         JOINT("a limit in other letters", error="ValueError", argument="Largest"),
         SAMPLER(**REPEATED),

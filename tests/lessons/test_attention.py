@@ -494,7 +494,8 @@ def test_mask_to_bias():
         assert bias.dtype == dtype, "the bias must have the dtype asked for"
         assert torch.isfinite(bias).all(), (
             f"the bias is not finite in {dtype}: the lowest number of another dtype, or a fixed "
-            "number such as -1e9, may be -inf in this one. Take torch.finfo(dtype).min"
+            "number such as -1e9, may be -inf in this one. Take torch.finfo(dtype).min, and "
+            "compute in this dtype: float32 has no room for the lowest number of float64"
         )
 
 

@@ -391,6 +391,19 @@ DETACHED = (
 )
 
 
+def test_a_trained_temperature_has_a_gradient_where_terms_are_left_out():
+    anchors, positives = vectors(2)
+    hard_negatives = vectors(3)[0]
+    is_same = torch.ones(6, 6, dtype=torch.bool).triu()
+    for options in ({"same": is_same}, {"hard_negatives": hard_negatives, "same_hard": is_same}):
+        temperature = torch.tensor(0.5, requires_grad=True)
+        info_nce(anchors, positives, temperature, **options).backward()
+        assert temperature.grad.isfinite(), (
+            "the gradient of the temperature is nan: divide the similarities by it, and then write "
+            "-inf. -inf divided by it has no gradient"
+        )
+
+
 # --- precision ------------------------------------------------------------------------------------
 
 

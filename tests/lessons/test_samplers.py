@@ -168,6 +168,15 @@ def test_joint_forms_the_batches_anew_for_each_pass():
     )
 
 
+def test_joint_counts_batches_and_not_rows():
+    """The batches of a task with long rows have fewer of them."""
+    tasks = {"many rows": fixed([0, 1, 2, 3, 4]), "many batches": fixed([0], [1], [2])}
+    for limit, num_steps in (("largest", 3), ("smallest", 1)):
+        assert len(joint(tasks, seeded(), limit=limit)) == num_steps, (
+            f"limit='{limit}' is about the number of batches, and here the number of rows decides"
+        )
+
+
 def test_joint_samples_the_larger_down_to_the_smallest():
     steps = joint(MAKE_BATCHES, seeded(), limit="smallest")
     assert len(steps) == NUM_BATCHES["sts"], "as many steps as the smallest task has batches"

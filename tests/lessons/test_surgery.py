@@ -90,8 +90,8 @@ MISTAKES = {
     (1.0, 3.0): "the result is multiplied by the number of tasks.",
     (-0.5, 0.5): "the projection is added; subtract it.",
     (-0.5, 2.0): (
-        "divide by |g_j|^2 of the gradient that is projected on, not by its own |g_i|^2. Or are "
-        "the weights summed along the wrong axis? Sum over the tasks, for each gradient."
+        "are the weights summed along the wrong axis? Sum over the tasks, for each gradient. Or is "
+        "the divisor not |g_j|^2 of the gradient that is projected on?"
     ),
     (0.29289, 1.70711): "divide the product by the squared length, not by the length.",
 }
@@ -110,8 +110,11 @@ def hint_for(found: Tensor, surgery: Callable[..., Tensor]) -> str:
     if torch.allclose(found, rows([-0.5, 1.5])[0]):
         return hint_of_one(surgery)
     three = rows([3, -2, 0], [-1, 2, -2], [0, -1, 1])
-    if is_possible(surgery(three), three, 1e-9, 1e-9, scale_own):
-        return next(name for name, change in WRONG_PROJECTIONS.items() if change is scale_own)
+    for mistake, change in WRONG_PROJECTIONS.items():
+        if change in (scale_own, divide_by_own) and is_possible(
+            surgery(three), three, 1e-9, 1e-9, change
+        ):
+            return mistake
     for vector, mistake in MISTAKES.items():
         if torch.allclose(found, rows(list(vector))[0], atol=1e-3):
             return mistake
@@ -312,7 +315,32 @@ def scale_own(gradients: Tensor, i: int, order: Iterable[int]) -> Tensor:
     return weight * gradients[i]
 
 
+def divide_by_own(gradients: Tensor, i: int, order: Iterable[int]) -> Tensor:
+    """`project`, but divided by the squared length of the gradient itself."""
+    changed = gradients[i]
+    for j in order:
+        other = gradients[j]
+        if changed @ other < 0:
+            changed = changed - (changed @ other) / (gradients[i] @ gradients[i]) * other
+    return changed
+
+
+def decide_by_original(gradients: Tensor, i: int, order: Iterable[int]) -> Tensor:
+    """`project`, but on each gradient that was in conflict before any projection."""
+    changed = gradients[i]
+    for j in order:
+        other = gradients[j]
+        if gradients[i] @ other < 0:
+            changed = changed - (changed @ other) / (other @ other) * other
+    return changed
+
+
 WRONG_PROJECTIONS = {
+    "divide by |g_j|^2 of the gradient that is projected on, not by its own |g_i|^2.": (
+        divide_by_own
+    ),
+    "the product of the original gradient decides whether there is a conflict. That of the "
+    "gradient as changed so far, G[j] . w_i, does.": decide_by_original,
     "the product is that of the original gradient, G[i, j]. Projections follow one after the "
     "other: take that of the gradient as changed so far, G[j] . w_i.": project_by_original,
     "a gradient is projected on the first one in conflict alone; go on with the others.": (
@@ -341,6 +369,16 @@ def test_pcgrad_equals_a_plain_loop_over_flat_vectors(num_tasks, scale):
         assert_possible(found, gradients, rtol=1e-9, atol=1e-12 * scale, hint=hint)
 
 
+def test_a_conflict_may_be_over_after_a_projection():
+    """Once the first is projected on the second, (1, 0), it agrees with the third."""
+    gradients = rows([1, -2], [0, 1], [1, 1])
+    for seed in range(20):
+        assert_possible(pcgrad(gradients, generator=seeded(seed)), gradients, 1e-9, 1e-12)
+    results = possible_results(gradients, decide_by_original)
+    are_possible = [is_possible(result, gradients, 1e-9, 1e-12) for result in results]
+    assert not all(are_possible), "the negative control"
+
+
 def test_a_gradient_is_not_projected_on_itself():
     """Once it is projected, its product with the original may be below 0."""
     gradients = rows([-2, -2], [0, 1], [2, 1])
@@ -362,7 +400,10 @@ def test_each_order_is_as_likely_as_another():
     possible = possible_results(gradients)
     generator = seeded(5)
     found = torch.stack([pcgrad(gradients, generator=generator) for _ in range(400)]).mean(dim=0)
-    hint = "some orders come too often: is a new order drawn for each gradient of each step?"
+    hint = (
+        "some orders come too often. Is a new order drawn for each gradient of each step, and are "
+        "all orders of the other tasks equally likely, as those of torch.randperm?"
+    )
     if len({str(pcgrad(gradients, generator=seeded(seed)).tolist()) for seed in range(20)}) == 1:
         hint = "the tasks come in the same order each time; draw it anew, with torch.randperm"
     # Four standard deviations of the mean of 400 steps.

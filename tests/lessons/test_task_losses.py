@@ -161,6 +161,7 @@ def check_sentiment(loss: Loss) -> None:
             1.24711: "the weights are taken to the root.",
             0.44884: "the sum is divided by the sum of all weights; divide it by B.",
             0.62838: "the sum is divided by the number of classes; divide it by B.",
+            3.18040: "the weight of a row is that of its label, not of the class predicted here.",
         },
     )
 
@@ -402,6 +403,8 @@ def test_pytorch_value_and_gradient(name):
     expected = case.reference(theirs, case.labels.long() if is_class else case.labels)
     # float32: measured 2e-7 where the loss is written out.
     message = f"{name}: the loss is {value:.5f}, and PyTorch's is {expected:.5f}."
+    if torch.isclose(value, 2 * expected):
+        message += " It is twice as large: is the sum divided by B alone, where L is 2?"
     torch.testing.assert_close(value, expected, rtol=1e-5, atol=1e-6, msg=message)
     assert value.requires_grad, "no gradient: .item(), .data, .detach() or torch.tensor on the way?"
     value.backward()
@@ -416,7 +419,10 @@ def test_pytorch_value_and_gradient(name):
 def test_float32_whatever_comes_in(name, dtype):
     case = CASES[name]
     outputs = outputs_for(name, dtype).requires_grad_()
-    hint = f"{name}, {dtype}: convert the outputs with .float() before anything is computed."
+    hint = (
+        f"{name}, {dtype}: convert the outputs with .float() before anything is computed, and "
+        "round no label to their dtype."
+    )
     try:
         value = case.loss(outputs, case.labels)
     except RuntimeError as error:
@@ -497,8 +503,8 @@ def test_outputs_are_not_broadcast_against_the_labels(loss, shape, label_shape):
         loss(torch.zeros(shape), torch.full(label_shape, 0.5))
         is_refused = False
     assert is_refused, (
-        f"{shape} against {label_shape} was broadcast: compare the shapes before anything is "
-        "added, and raise shape_error"
+        f"{shape} against {label_shape} raised no ValueError: was it broadcast, or squeezed? "
+        "Compare the shapes before anything else, and raise shape_error"
     )
 
 
