@@ -327,7 +327,6 @@ CHECKS: dict[str, list[Check]] = {
             mask_bias=judging.padding_bias,
         ),
         LAYER("the first token alone", positions=fixed([0])),
-        LAYER("no token", is_weak=True, positions=fixed([], np.int64)),
         LAYER("no dropout in evaluation", config={"hidden_dropout_prob": 0.5}),
         LAYER("training without dropout", training=True, mask_bias=judging.padding_bias),
         LAYER("dropout", config={"hidden_dropout_prob": 0.5}, **DROPPED),

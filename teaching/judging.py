@@ -104,10 +104,7 @@ def differing(draws: Array, expected: Array) -> Array:
 
 
 def equal_to(tolerance: float) -> Judge:
-    """A judge that compares numbers, gradients and dtype with those of the released function.
-
-    A loss of float64 may be float64 or float32.
-    """
+    """A judge that compares numbers, gradients and dtype with those of the released function."""
 
     def judge(values: Values, answer: Answer, right: Right) -> str:
         expected = right(cast_to=torch.float64)
@@ -115,8 +112,7 @@ def equal_to(tolerance: float) -> Judge:
         for name, gradient in answer.gradients.items():
             if not wrong and compare(gradient, expected.gradients[name], 1e-4):
                 wrong = f"the gradient of {name} is wrong: is the result detached, or rounded?"
-        is_free = values.get("cast_to") == torch.float64
-        return wrong or ("" if is_free else judge_dtype(values, answer, right))
+        return wrong or judge_dtype(values, answer, right)
 
     return judge
 
@@ -429,4 +425,5 @@ def judge_pcgrad(values: Values, answer: Answer, right: Right) -> str:
         return "no orders of the other tasks give these weights"
     if not is_equal.any(axis=0).all():
         return "some orders of the other tasks never come"
-    return same_law(lambda _, output: {"a weight": output})(values, answer, right)
+    wrong = same_law(lambda _, output: {"a weight": output})(values, answer, right)
+    return wrong or judge_dtype(values, answer, right)

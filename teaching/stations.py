@@ -105,21 +105,22 @@ class Recorder(TorchFunctionMode):
         super().__init__()
         self.stations = stations
         self.tensors: dict[str, Tensor] = {}
-        self.originals: dict[str, tuple[Tensor, int]] = {}  # with the version that was kept
+        self.originals: dict[str, Tensor] = {}  # of which `tensors` has copies
         self.layer = ""  # the one that runs, such as "layer 0"
 
     def keep(self, station: str, tensor: Tensor | None) -> None:
         """Keep the first tensor of a station."""
         if isinstance(tensor, Tensor):
-            self.originals.setdefault(station, (tensor, tensor._version))
+            self.originals.setdefault(station, tensor)
             self.tensors.setdefault(station, tensor.detach().clone())
 
     @property
     def changed(self) -> list[str]:
         """The arguments of layers and of `attention` that were changed in place."""
         changed = []
-        for station, (tensor, version) in self.originals.items():
-            if station.endswith(ARGUMENTS) and tensor._version != version:
+        for station in filter(lambda name: name.endswith(ARGUMENTS), self.originals):
+            now, before = self.originals[station], self.tensors[station]
+            if not torch.allclose(now, before, rtol=0, atol=0, equal_nan=True):
                 changed.append(station)
         return changed
 

@@ -780,7 +780,7 @@ def test_layer_equals_torch_multihead_attention(implementation):
         reference.out_proj.weight.copy_(ours.output.weight)
         reference.out_proj.bias.copy_(ours.output.bias)
     hidden_states = draw(2, 5, 12)
-    mask = torch.tensor([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0]])
+    mask = torch.tensor([[1, 1, 1, 1, 0], [1, 1, 1, 0, 0]])
     expected, _ = reference(hidden_states, hidden_states, hidden_states, key_padding_mask=mask == 0)
     found = ours(hidden_states, mask_to_bias(mask, torch.float64))
     hint = (

@@ -293,7 +293,7 @@ def test_the_pieces_of_a_word_are_chosen_together():
     words = [is_chosen[:, :3], is_chosen[:, 3:4], is_chosen[:, 4:]]
     hint = (
         "a word is chosen whole or not at all: does `continues` decide whose draw a piece takes "
-        "(share_within_words)?"
+        "(share_within_words)? Each piece takes that of the first token of its word"
     )
     if not is_chosen[:, [1, 2, 5]].any():
         hint = "only the first piece of a word is chosen; its later pieces are chosen with it"

@@ -450,10 +450,12 @@ def hint_of_moments(optimizer_class: OptimizerClass) -> str:
         parameter.grad = torch.full((1,), gradient, dtype=torch.float64)
         optimizer.step()
         state = optimizer.state[parameter]
-        for name, formula, expected in (
-            ("first_moment", "m = b1 m + (1 - b1) g", m),
-            ("second_moment", "v = b2 v + (1 - b2) g^2", v),
+        for name, formula, expected, beta in (
+            ("first_moment", "m = b1 m + (1 - b1) g", m, 0.9),
+            ("second_moment", "v = b2 v + (1 - b2) g^2", v, 0.999),
         ):
+            if math.isclose(float(state[name]), expected / (1 - beta**step), rel_tol=1e-5):
+                return f"{name} is kept with its bias correction. The state holds it without."
             if float(state[name]) == 0.0:
                 return f"{name} is not written to the state. Change it in place, as by mul_."
             if not math.isclose(float(state[name]), expected, rel_tol=1e-5):

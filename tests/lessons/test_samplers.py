@@ -213,6 +213,11 @@ def test_mt_dnn_by_hand():
         "three batches have six orders, and each of them may come: is the pool of all tasks "
         "shuffled as one?"
     )
+    generator = seeded()
+    assert len({str(mt_dnn(BY_HAND, generator)) for _ in range(40)}) > 1, (
+        "each epoch has the same order: draw from the generator itself, and not from a new one "
+        "with its seed or its state"
+    )
 
 
 def test_mt_dnn_takes_every_row_of_every_task_exactly_once_a_batch_per_step():

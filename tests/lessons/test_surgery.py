@@ -156,6 +156,18 @@ def test_pcgrad_with_hints():
     check_pcgrad(pcgrad)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_the_weights_have_the_dtype_of_the_gramian(dtype):
+    gramian = gramian_of(conflicting(3)).to(dtype)
+    before = gramian.clone()
+    try:
+        found = pcgrad_weights(gramian, generator=seeded(0))
+    except RuntimeError as error:
+        pytest.fail(f"a Gramian of {dtype}: make the weights with dtype=gramian.dtype. {error}")
+    assert found.dtype == dtype, f"the weights have {found.dtype}, and the Gramian has {dtype}"
+    assert torch.equal(gramian, before), "the Gramian was written to; change the weights alone"
+
+
 CLOSED_FORMS = {
     # g1 - (-1 / 2) g2 = (.5, .5) and g2 - (-1 / 1) g1 = (0, 1).
     "two": (rows([1, 0], [-1, 1]), [0.5, 1.5]),
@@ -474,18 +486,6 @@ def test_a_gradient_whose_square_is_too_small_for_its_dtype_is_passed_over():
     found = pcgrad(gradients)
     assert torch.isfinite(found).all(), "the product was divided by a square that is 0"
     torch.testing.assert_close(found, gradients.sum(dim=0))
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_the_weights_have_the_dtype_of_the_gramian(dtype):
-    gramian = gramian_of(conflicting(3)).to(dtype)
-    before = gramian.clone()
-    try:
-        found = pcgrad_weights(gramian, generator=seeded(0))
-    except RuntimeError as error:
-        pytest.fail(f"a Gramian of {dtype}: make the weights with dtype=gramian.dtype. {error}")
-    assert found.dtype == dtype, f"the weights have {found.dtype}, and the Gramian has {dtype}"
-    assert torch.equal(gramian, before), "the Gramian was written to; change the weights alone"
 
 
 def test_short_gradients_of_float32_are_projected():

@@ -405,6 +405,8 @@ def test_pytorch_value_and_gradient(name):
     message = f"{name}: the loss is {value:.5f}, and PyTorch's is {expected:.5f}."
     if torch.isclose(value, 2 * expected):
         message += " It is twice as large: is the sum divided by B alone, where L is 2?"
+    elif "(2, L)" in name:
+        message += " weights[0] holds the weights of label 0 for all L, and weights[1] of label 1."
     torch.testing.assert_close(value, expected, rtol=1e-5, atol=1e-6, msg=message)
     assert value.requires_grad, "no gradient: .item(), .data, .detach() or torch.tensor on the way?"
     value.backward()
@@ -415,7 +417,7 @@ def test_pytorch_value_and_gradient(name):
 
 
 @each_loss
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64])
 def test_float32_whatever_comes_in(name, dtype):
     case = CASES[name]
     outputs = outputs_for(name, dtype).requires_grad_()

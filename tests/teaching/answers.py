@@ -388,10 +388,11 @@ anchors = anchors.to(dtype)
 
 def scores(x):
     x = x.to(dtype)
+    products = (anchors[:, None] * x).sum(dim=2)
     if similarity == "dot":
-        return anchors @ x.T / temperature
+        return products / temperature
     lengths = anchors.norm(dim=1)[:, None] * x.norm(dim=1)[None]
-    return anchors @ x.T / lengths / temperature
+    return products / lengths / temperature
 
 s = scores(positives)
 diagonal = s.diagonal()
