@@ -252,6 +252,8 @@ def graft(clean: str, student: str, name: str, module: ModuleType) -> Graft:
             if function_name == name:
                 raise
             names[body.name] = refusing(error)
+    # A constant may hold functions, such as a table of them.
+    names |= names_at_the_top(tree, dict(names), attributes) | names
     return Graft(names[node.name], {new: names[word] for word, new in methods.items()})
 
 

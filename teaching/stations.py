@@ -137,7 +137,10 @@ class Recorder(TorchFunctionMode):
                 module = modules.get(station.module)
                 if station.hook is not None and module is not None:
                     stack.enter_context(station.hook(module, partial(self.see, name)))
+            heads = code.MultiHeadAttention
+            stack.callback(setattr, heads, "project", heads.project)
             stack.callback(setattr, code, "attention", code.attention)
+            heads.project = self.watched_project(heads.project)
             code.attention = self.watched(code.attention)
             with torch.no_grad(), switched(is_fast=False), self:
                 model(**batch)
@@ -159,6 +162,17 @@ class Recorder(TorchFunctionMode):
             self.keep(f"{self.layer} scores", args[0])
             self.tensors[f"{self.layer} attention"] = result.detach().clone()
         return result
+
+    def watched_project(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """The method `project`, whose results are kept however it computes them."""
+
+        def project(*arguments: Any) -> Any:
+            projected = original(*arguments)
+            for name, tensor in zip(("query", "key", "value"), projected, strict=False):
+                self.tensors[f"{self.layer} {name}"] = tensor.detach().clone()
+            return projected
+
+        return project
 
     def watched(self, original: Callable[..., Tensor]) -> Callable[..., Tensor]:
         """The function `attention`, whose weights and mask are kept however it computes them."""

@@ -906,6 +906,11 @@ def hint_of_layer(
         heads = [x.unflatten(-1, (num_heads, -1)).transpose(1, 2) for x in projected.values()]
         joined = attention(*heads, bias, 0.0, False).transpose(1, 2).flatten(2)
         contexts.append(([words], joined.unflatten(-1, (layer.num_heads, -1)).transpose(1, 2)))
+    shape = (len(hidden), layer.num_heads, -1, layer.head_size)
+    joined = attention(*(x.reshape(shape) for x in projected.values()), bias, 0.0, False)
+    joined = joined.reshape(hidden.shape).unflatten(-1, (layer.num_heads, -1)).transpose(1, 2)
+    words = "a view from (B, T, H) to (B, N, T, D) mixes tokens and heads: call self.split_heads."
+    contexts.append(([words], joined))
     for *parts, mask in itertools.product(*choices, masks.items()):
         words = [name for name, _ in (*parts, mask) if name]
         # The same mistake in all three, or at most two mistakes.

@@ -123,7 +123,7 @@ def test_joint_by_hand():
         [("sst", [2]), ("sts", [5])],
     ], "a step holds one batch of every task, and the smaller task begins again"
     assert joint(BY_HAND, seeded(), limit="smallest") == [[("sst", [0, 1]), ("sts", [5])]], (
-        "limit='smallest' ends with the smallest task"
+        "limit='smallest' ends with the smallest task, and takes the first batches of the others"
     )
 
 

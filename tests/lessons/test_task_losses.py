@@ -302,7 +302,9 @@ def test_a_probability_as_label_of_paraphrases_by_hand():
         paraphrase_loss(logit, labels, shift=math.log(9)),
         (unsure + sure) / 2,
         {
-            (unsure + math.log(2)) / 2: "the shift is left out.",
+            (unsure + math.log(2)) / 2: (
+                "the shift is left out. Does each label decide for itself, and not the whole batch?"
+            ),
             (unsure - math.log(0.1)) / 2: "the shift is subtracted; add it.",
             (sure + math.log(28)) / 2: "the label 1/4 became 0; no label is made a whole number.",
             (sure + math.log(4)) / 2: "the label 1/4 became 0; no label is made a whole number.",

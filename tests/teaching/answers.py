@@ -273,7 +273,7 @@ return add_and_norm(x, self.feed_forward(x), self.feed_forward_norm)
 if num_warmup_steps > 0 and step < num_warmup_steps:
     rise = (step + 1) / num_warmup_steps
     return min(rise, max(0.0, falling(step, num_steps, num_warmup_steps)))
-return max(0.0, falling(step, num_steps, num_warmup_steps))
+return max(0.0, PARTS["falling"](step, num_steps, num_warmup_steps))
 """,
     ),
     (
@@ -521,6 +521,8 @@ log_sum: Callable = lambda row, dim=int("0"): torch.logsumexp(row, dim)
 
 def falling(step, num_steps, num_warmup_steps):
     return (num_steps - step) / max(1, num_steps - num_warmup_steps)
+
+PARTS = {"falling": falling}
 
 """
 
