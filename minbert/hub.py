@@ -191,7 +191,7 @@ def download(name: str, local_files_only: bool = False) -> Path:
         raise ValueError(
             f"{name}: not a folder here, not in the Hugging Face cache, and the hub did not give "
             f"it ({first_line(error)}). Check the spelling and the network, or use what needs no "
-            f"hub: minbert-mini, minilm, or a folder.{owner_hint}"
+            f"hub: minbert-mini-distilled, minilm, or a folder.{owner_hint}"
         ) from error
     raise ValueError(
         f"{name}: not a folder here, and not complete in the Hugging Face cache; local_files_only "
@@ -206,7 +206,7 @@ def _offline_error(name: str, owner_hint: str) -> ValueError:
     return ValueError(
         f"{name}: not a folder here, and not complete in the Hugging Face cache. The hub was not "
         f"asked, because {switch} is set. Unset it once to download the model, or use what needs "
-        f"no hub: minbert-mini, minilm, or a folder.{owner_hint}"
+        f"no hub: minbert-mini-distilled, minilm, or a folder.{owner_hint}"
     )
 
 

@@ -26,8 +26,8 @@ class EmbedOptions(CommandOptions):
 
     model: str = positional(
         "MODEL",
-        "minbert-mini, minilm, a folder such as runs/NAME/encoder or runs/NAME/model, or a hub "
-        "name",
+        "minbert-mini-distilled, minilm, a folder such as runs/NAME/encoder or runs/NAME/model, or "
+        "a hub name",
     )
     # The sentences to read.
     input: Path | None = argument(

@@ -45,9 +45,9 @@ class QualityOptions(CommandOptions):
 
     model: str = positional(
         "MODEL",
-        "minbert-mini, minilm, a folder such as runs/NAME/encoder, a hub name, or a text file of "
-        "word vectors (GloVe, word2vec), whose mean is measured. A word counts as the file has it, "
-        "or in small letters, or split at punctuation; an unknown one is left out",
+        "minbert-mini-distilled, minilm, a folder such as runs/NAME/encoder, a hub name, or a text "
+        "file of word vectors (GloVe, word2vec), whose mean is measured. A word counts as the file "
+        "has it, or in small letters, or split at punctuation; an unknown one is left out",
     )
     # Files to read and to write.
     sets: tuple[Path, ...] = argument(

@@ -540,8 +540,8 @@ CASES = [
     # --- names of models
     Case(
         without_network,
-        "Check the spelling and the network, or use what needs no hub: minbert-mini, minilm, or a "
-        "folder.",
+        "Check the spelling and the network, or use what needs no hub: minbert-mini-distilled, "
+        "minilm, or a folder.",
         lambda t: BertModel.from_pretrained(MODEL),
     ),
     Case(
