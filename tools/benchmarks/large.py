@@ -212,6 +212,7 @@ def embed(folder: Path, model: str, precision: str, num_sentences: int) -> list[
     return [
         {
             "what": "`embed`, seconds of one process : of two, equal to the bit",
+            "sentences": num_sentences,
             "value": alone / shared,
             "goal": "at least 1.8",
             "details": f"{alone:.1f} and {shared:.1f} s for {num_sentences:,} sentences, the "
@@ -219,6 +220,7 @@ def embed(folder: Path, model: str, precision: str, num_sentences: int) -> list[
         },
         {
             "what": "`embed`, seconds of one process : of two separate ones, each with half",
+            "sentences": num_sentences,
             "value": alone / separate,
             "goal": "none",
             "details": f"{alone:.1f} and {separate:.1f} s. One sentence takes {started:.1f} s",
