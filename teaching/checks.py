@@ -357,6 +357,7 @@ CHECKS: dict[str, list[Check]] = {
             "special tokens in words",
             probability=0.3,
             whole_words=True,
+            first_piece=1,
             input_ids=judging.token_ids(range(5, 100), share_of_special=0.1),
         ),
     ],
