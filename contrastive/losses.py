@@ -113,14 +113,12 @@ def info_nce(
     This is SimCSE's loss (Gao et al. 2021, equation 4) with sim the cosine. It is the cross-entropy
     of B questions: "which of these B positives is yours?" The answers are the diagonal.
 
-    With hard negatives n_i, every exp(sim(a_i, n_j) / t) joins the sum in the denominator (equation
-    5). The term of the anchor's own hard negative, j = i, is multiplied by
-    exp(hard_negative_weight), as in the released code.
+    With hard negatives n_i, every exp(sim(a_i, n_j) / t) joins the denominator (equation 5). The
+    anchor's own, j = i, is multiplied by exp(hard_negative_weight), as in the released code.
 
     Arguments:
         anchors, positives: (B, H), row i of both a pair that belongs together.
-        temperature: above 0; a number, or a scalar tensor that is trained. Its gradient is finite,
-            also where terms are left out.
+        temperature: above 0; a number, or a trained scalar tensor, whose gradient is finite.
         hard_negatives: (K B, H), K of each anchor: all first ones, then all second ones, and so on.
         hard_negative_weight: any number, added to the logits of an anchor's own hard negatives.
         same: (B, B) bool, True where positive j says the same as anchor i. Such a j is no negative
@@ -130,7 +128,6 @@ def info_nce(
 
     Returns a scalar, at least 0. If all similarities are equal, it is log B, with hard negatives
     log (1 + K) B. Autocast changes nothing.
-
     Raises ValueError for positives of another shape, hard negatives that are not K blocks of it
     (`check_same_shape`), another similarity, or a temperature infinite or not above 0.
 

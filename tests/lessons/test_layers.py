@@ -137,9 +137,7 @@ def mistakes_of_embeddings(layer: BertEmbeddings, ids: Tensor, types: Tensor) ->
         + norm.weight
         * (total - total.mean(-1, keepdim=True))
         / (total.var(-1, keepdim=True) + norm.eps).sqrt(),
-        "the embedding of segment 0 is left out; each segment has one.": norm(
-            w + p + layer.segment(types) * (types != 0).unsqueeze(-1)
-        ),
+        "the embedding of segment 0 is left out.": norm(w + p + s * (types != 0).unsqueeze(-1)),
         "the segments of the first row are used for all rows.": norm(
             w + p + layer.segment(types[:1])
         ),
