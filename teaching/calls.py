@@ -235,7 +235,7 @@ def call_sampler(function: Any, values: Values) -> Any:
             """Batches of rows in a new order. The rows of each pass have other numbers."""
             num_rows = values["num_rows"][task]
             order = torch.randperm(num_rows, generator=generator) + 100 * len(asked[task])
-            size = 8 if task == "cfimdb" else 2
+            size = values.get("batch_sizes", {}).get(task, 2)
             batches = [part.tolist() for part in order.split(size) if num_rows]
             asked[task] += [list(batch) for batch in batches]
             returned.append((batches, [list(batch) for batch in batches]))

@@ -435,10 +435,10 @@ CHECKS: dict[str, list[Check]] = {
             same_hard=lambda rng: rng.random((6, 12)) < 0.3,
         ),
         INFO_NCE("a temperature near 0", temperature=1e-3),
-        INFO_NCE(
+        HARD_NEGATIVES(
             "autocast",
             call=calls.call_under_autocast,
-            cast=["anchors", "positives"],
+            cast=["anchors", "positives", "hard_negatives"],
             cast_to=torch.float32,
         ),
         # Row 0 has no other candidate than its positive, whose logit is -10,000.
@@ -468,7 +468,7 @@ CHECKS: dict[str, list[Check]] = {
         JOINT("largest"),
         JOINT("smallest", is_weak=True, argument="smallest"),
         JOINT("one task", is_weak=True, num_rows={"sts": 7}),
-        JOINT("batches of other sizes", num_rows={"cfimdb": 11, "sts": 9}),
+        JOINT("batches of other sizes", num_rows={"para": 11, "sts": 9}, batch_sizes={"para": 8}),
         JOINT("another limit", error="ValueError", argument="median"),
         JOINT("a limit in other letters", error="ValueError", argument="Largest"),
         SAMPLER(**REPEATED),

@@ -77,6 +77,11 @@ def compare(output: Any, expected: Any, tolerance: float = 1e-5, smallest: float
     return f"off by {difference.max():.2g}{where}: {numbers}"
 
 
+def compare_dtypes(answer: Answer, expected: Answer) -> str:
+    """Say that the dtype is another one, or ""."""
+    return "" if answer.dtype == expected.dtype else f"dtype {answer.dtype}, not {expected.dtype}"
+
+
 def differing(draws: Array, expected: Array) -> Array:
     """Which means of numbers, and of products of two, are not those of the expected draws.
 
@@ -128,7 +133,8 @@ def same_law(numbers_of: Numbers) -> Judge:
             numbers = numbers_of(values, answer.output)
         except ValueError as error:
             return str(error)
-        expected = numbers_of(values, right(seed=values["seed"] + 1).output)
+        released = right(seed=values["seed"] + 1)
+        expected = numbers_of(values, released.output)
         for name, array in numbers.items():
             if array.shape != expected[name].shape:
                 return f"{name}: shape {array.shape}, expected {expected[name].shape}"
@@ -149,15 +155,14 @@ def same_law(numbers_of: Numbers) -> Judge:
         if is_other.any():
             first, second = np.argwhere(is_other[1:, 1:])[0]
             return f"{names[first]} and {names[second]} vary together in another way"
-        return ""
+        return compare_dtypes(answer, released)
 
     return judge
 
 
 def judge_dtype(values: Values, answer: Answer, right: Right) -> str:
     """The dtype of the released function's result."""
-    expected = right().dtype
-    return "" if answer.dtype == expected else f"dtype {answer.dtype}, expected {expected}"
+    return compare_dtypes(answer, right())
 
 
 def judge_repeated(values: Values, answer: Answer, right: Right) -> str:
@@ -425,5 +430,4 @@ def judge_pcgrad(values: Values, answer: Answer, right: Right) -> str:
         return "no orders of the other tasks give these weights"
     if not is_equal.any(axis=0).all():
         return "some orders of the other tasks never come"
-    wrong = same_law(lambda _, output: {"a weight": output})(values, answer, right)
-    return wrong or judge_dtype(values, answer, right)
+    return same_law(lambda _, output: {"a weight": output})(values, answer, right)

@@ -105,22 +105,23 @@ class Recorder(TorchFunctionMode):
         super().__init__()
         self.stations = stations
         self.tensors: dict[str, Tensor] = {}
-        self.originals: dict[str, Tensor] = {}  # of which `tensors` has copies
+        self.arguments: dict[str, Tensor] = {}  # of which `tensors` has copies
         self.layer = ""  # the one that runs, such as "layer 0"
 
     def keep(self, station: str, tensor: Tensor | None) -> None:
         """Keep the first tensor of a station."""
         if isinstance(tensor, Tensor):
-            self.originals.setdefault(station, tensor)
+            if station.endswith(ARGUMENTS):
+                self.arguments.setdefault(station, tensor)
             self.tensors.setdefault(station, tensor.detach().clone())
 
     @property
     def changed(self) -> list[str]:
         """The arguments of layers and of `attention` that were changed in place."""
         changed = []
-        for station in filter(lambda name: name.endswith(ARGUMENTS), self.originals):
-            now, before = self.originals[station], self.tensors[station]
-            if not torch.allclose(now, before, rtol=0, atol=0, equal_nan=True):
+        for station, tensor in self.arguments.items():
+            copy = self.tensors[station]
+            if not torch.allclose(tensor, copy, rtol=0, atol=0, equal_nan=True):
                 changed.append(station)
         return changed
 
@@ -166,10 +167,13 @@ class Recorder(TorchFunctionMode):
     def watched_project(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """The method `project`, whose results are kept however it computes them."""
 
-        def project(*arguments: Any) -> Any:
-            projected = original(*arguments)
-            for name, tensor in zip(("query", "key", "value"), projected, strict=False):
-                self.tensors[f"{self.layer} {name}"] = tensor.detach().clone()
+        def project(*arguments: Any, **options: Any) -> Any:
+            projected = original(*arguments, **options)
+            if isinstance(projected, Sequence):
+                for name, tensor in zip(("query", "key", "value"), projected, strict=False):
+                    # In place of what the module of this name gave.
+                    self.tensors.pop(f"{self.layer} {name}", None)
+                    self.keep(f"{self.layer} {name}", tensor)
             return projected
 
         return project

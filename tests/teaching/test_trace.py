@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
-from functools import cache
+from functools import cache, wraps
 from types import SimpleNamespace
 
 import pytest
@@ -19,7 +19,7 @@ from teaching.grafting import graft, module_of
 from teaching.options import TraceOptions
 from teaching.stations import Recorder, line_of, record, stations_of
 from teaching.trace import main
-from tests.teaching.answers import BEFORE_STYLES, FILE_OF, ROOT, STYLES, student_file
+from tests.teaching.answers import BEFORE_STYLES, FILE_OF, ROOT, STYLES, released, student_file
 from tests.teaching.mistakes import MISTAKES
 
 NO_CHARM = ". . . no charm , no laughs , no fun , no reason to watch ."
@@ -132,6 +132,33 @@ def difference_of(name: str, text: str, monkeypatch: pytest.MonkeyPatch):
 def test_right_code_in_another_style_is_equal(name, body, monkeypatch):
     text = student_file(name, body.strip(), BEFORE_STYLES)
     assert difference_of(name, text, monkeypatch) == (None, [])
+
+
+def test_project_may_get_its_argument_by_name(monkeypatch):
+    body = released("MultiHeadAttention.forward")
+    by_name = body.replace(
+        "self.project(hidden_states)", "self.project(hidden_states=hidden_states)"
+    )
+    assert by_name != body
+    text = student_file("MultiHeadAttention.forward", by_name)
+    assert difference_of("MultiHeadAttention.forward", text, monkeypatch) == (None, [])
+
+
+def test_a_change_through_data_is_noticed(monkeypatch):
+    """The version counter of a tensor does not count it."""
+    model, [(probe, ours), _] = right()
+    assert ours.changed == [], "the negative control"
+    module = module_of("minbert/attention.py")
+    original = module.attention
+
+    @wraps(original)
+    def changing(query, *others):
+        context = original(query, *others)
+        query.data *= 2
+        return context
+
+    monkeypatch.setattr(module, "attention", changing)
+    assert "layer 0 Q" in record(model, probe).changed
 
 
 @pytest.mark.parametrize(
