@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import copy
+import json
 from types import SimpleNamespace
 
 import pytest
 
 from experiments import reproduction
 from experiments.known_data import known_data
-from experiments.records import RECORDS, read_records
+from experiments.records import RECORDS, default_options, read_records, unrecorded_options
 from minbert.commands.flags import shell_command
 from tools.tables.record_faults import (
     OLDER,
@@ -36,6 +37,18 @@ def test_the_same_data_have_the_same_baselines_in_all_our_records():
     shifted = copy.deepcopy(next(record for record in runs if record.get("baselines")))
     shifted["baselines"]["TF-IDF"]["sts"] += 0.001
     assert len(unlike_baselines([*runs, shifted])) == 1
+
+
+def test_no_default_has_changed_since_the_records_were_made():
+    """A record leaves out options with their default. Another default would change what it says."""
+    stored = json.loads((RECORDS / "defaults.json").read_text(encoding="utf-8"))
+    unrecorded = unrecorded_options()
+    now = {name: value for name, value in default_options().items() if name not in unrecorded}
+    for name in sorted(stored.keys() | now.keys()):
+        assert stored.get(name, "no such option") == now.get(name, "no such option"), (
+            f"{name}: a new option needs its default in experiments/records/defaults.json. For a "
+            "changed one, first write the old default into each record that leaves it out."
+        )
 
 
 def real_record():
