@@ -105,7 +105,8 @@ class BertEmbeddings(nn.Module):
 
         `positions_of` looks up the positions. Each token's segment has a row in the table, also
         segment 0. `segment` is None in a model without segments. Dropout stands behind the norm.
-        `project`, where there is one, comes last.
+        `project`, where there is one, comes last. Whether padding's row of the word table gets a
+        gradient is free.
         """
         words = self.word(input_ids)  # (B, T, E)
         segments = 0 if self.segment is None else self.segment(token_type_ids)  # (B, T, E)

@@ -236,6 +236,8 @@ def call_sampler(function: Any, values: Values) -> Any:
             num_rows = values["num_rows"][task]
             order = torch.randperm(num_rows, generator=generator) + 100 * len(asked[task])
             size = values.get("batch_sizes", {}).get(task, 2)
+            # Later passes have fewer batches.
+            size += values.get("later_growth", 0) if asked[task] else 0
             batches = [part.tolist() for part in order.split(size) if num_rows]
             asked[task] += [list(batch) for batch in batches]
             returned.append((batches, [list(batch) for batch in batches]))

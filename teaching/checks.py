@@ -469,6 +469,7 @@ CHECKS: dict[str, list[Check]] = {
         JOINT("smallest", is_weak=True, argument="smallest"),
         JOINT("one task", is_weak=True, num_rows={"sts": 7}),
         JOINT("batches of other sizes", num_rows={"para": 11, "sts": 9}, batch_sizes={"para": 8}),
+        JOINT("passes of several lengths", later_growth=1),
         JOINT("another limit", error="ValueError", argument="median"),
         JOINT("a limit in other letters", error="ValueError", argument="Largest"),
         SAMPLER(**REPEATED),

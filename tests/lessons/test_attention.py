@@ -497,6 +497,12 @@ def test_mask_to_bias():
             "number such as -1e9, may be -inf in this one. Take torch.finfo(dtype).min, and "
             "compute in this dtype: float32 has no room for the lowest number of float64"
         )
+        mask = torch.tensor([[1, 0]], dtype=dtype)
+        mask_to_bias(mask, dtype)
+        assert mask.tolist() == [[1, 0]], (
+            "attention_mask was written to: .to(dtype) makes no copy of a mask that has the dtype "
+            "already. Make a new tensor"
+        )
 
 
 # --- a slow loop ----------------------------------------------------------------------------------
@@ -913,11 +919,12 @@ def hint_of_layer(
     contexts.append(([words], joined))
     for *parts, mask in itertools.product(*choices, masks.items()):
         words = [name for name, _ in (*parts, mask) if name]
-        # The same mistake in all three, or at most two mistakes.
-        if (
-            len(words) < 3
-            or len({word.replace(name, "") for word, name in zip(words, names, strict=False)}) == 1
-        ):
+        kinds = {word.replace(name, "") for word, name in zip(words, names, strict=False)}
+        is_same = len(words) > 2 and len(kinds) == 1
+        if is_same:
+            words[:3] = [f"{words[0]} The same holds for key and value."]
+        # At most two mistakes.
+        if len(words) < 3:
             heads = [tensor for _, tensor in parts]
             contexts.append((words, attention(*heads, mask[1], 0.0, False)))
     contexts.sort(key=lambda row: len(row[0]))

@@ -229,7 +229,7 @@ def test_each_place_and_random_token_is_as_likely_as_another():
     random_ids = [token for token in range(20) if token not in (MASK, 7)]
     assert chisquare(counts[random_ids].numpy()).pvalue > 1e-4, (
         "some tokens are drawn more often than others: is the draw over the whole vocabulary, from "
-        "0 to vocab_size - 1?"
+        "0 to vocab_size - 1? The end of torch.randint is left out: it is vocab_size"
     )
     # A random token is one of eight, so it is token 7 again in an eighth of the cases.
     corrupted, labels = mask_sevens(4000, 40, vocab_size=8)

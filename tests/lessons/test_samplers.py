@@ -6,6 +6,7 @@ by chance at most once in 10,000 runs of right code.
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -109,6 +110,9 @@ def test_joint_by_hand():
         f"{len(steps)} steps, expected 2: as many as the largest task has batches, "
         "and each holds one batch of every task"
     )
+    assert steps[0] is not steps[1], (
+        "all steps are one list: [[]] * n is n times the same one. Make a new list for each step"
+    )
     assert tasks_in(steps[:1]) == ["sst", "sts"], "a step has the tasks in the order of the keys"
     assert steps[0][0] != ("sst", [2]), (
         "step 0 has the last batch of a pass: the batches come in the order of their pass, the "
@@ -165,6 +169,21 @@ def test_joint_forms_the_batches_anew_for_each_pass():
     first, second, third = passes_of("sst", joint(MAKE_BATCHES, seeded()))
     assert first != second and second != third, (
         "every pass calls the task's function again; are the batches of the first pass repeated?"
+    )
+
+
+def test_joint_uses_up_passes_of_any_length():
+    passes = iter([[[0], [1]], [[2]], [[3], [4], [5]]])
+    tasks: dict[str, Make] = {
+        "a": lambda generator: next(passes, [[6]]),
+        "b": fixed([0], [1], [2], [3], [4], [5]),
+    }
+    found = []
+    with contextlib.suppress(IndexError):
+        found = batches_of("a", joint(tasks, seeded()))
+    assert found == [[0], [1], [2], [3], [4], [5]], (
+        "a later pass may have another number of batches than the first one: take all of them, and "
+        "then form the next pass"
     )
 
 

@@ -486,6 +486,15 @@ def test_a_gradient_whose_square_is_too_small_for_its_dtype_is_passed_over():
     torch.testing.assert_close(found, gradients.sum(dim=0))
 
 
+def test_a_zero_gradient_does_not_end_the_projections():
+    gradients = rows([1, -2], [0, 0], [-1, 1])
+    hint = "at a zero gradient the others of the order are left out: pass over it alone (continue)"
+    for seed in range(20):
+        found = pcgrad(gradients, generator=seeded(seed))
+        is_right = is_possible(found, gradients, rtol=1e-9, atol=1e-12)
+        assert is_right, hint
+
+
 def test_short_gradients_of_float32_are_projected():
     """Their squares are 0 in float32, so the products are taken in float64."""
     found = pcgrad(torch.tensor([[1.0, 0.0], [-1e-25, 1e-25]]))

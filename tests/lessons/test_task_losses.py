@@ -168,6 +168,8 @@ def check_sentiment(loss: Loss) -> None:
             0.44884: "the sum is divided by the sum of all weights; divide it by B.",
             0.62838: "the sum is divided by the number of classes; divide it by B.",
             3.18040: "the weight of a row is that of its label, not of the class predicted here.",
+            2.12026: "the weights are left out, or each row has those of all rows: (B, 1) times "
+            "(B,) is (B, B). Give both one shape.",
         },
     )
 
@@ -504,13 +506,18 @@ def test_extreme_logits_stay_finite():
 @pytest.mark.parametrize("loss", [paraphrase_loss, similarity_loss])
 def test_outputs_are_not_broadcast_against_the_labels(loss, shape, label_shape):
     """(B, 1) and (B,) would give (B, B) differences, and a mean that says nothing."""
-    is_refused = True
-    with contextlib.suppress(ValueError):
+    raised: Exception | None = None
+    try:
         loss(torch.zeros(shape), torch.full(label_shape, 0.5))
-        is_refused = False
-    assert is_refused, (
+    except Exception as error:
+        raised = error
+    assert raised is not None, (
         f"{shape} against {label_shape} raised no ValueError: was it broadcast, or squeezed? "
         "Compare the shapes before anything else, and raise shape_error"
+    )
+    assert isinstance(raised, ValueError), (
+        f"{shape} against {label_shape} raised {type(raised).__name__}, and must raise a "
+        "ValueError. Compare the shapes before anything else, and raise shape_error"
     )
 
 
