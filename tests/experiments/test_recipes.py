@@ -9,6 +9,7 @@ from command_line.folders import choose_folder
 from command_line.options import Options
 from command_line.parser import parse
 from experiments.recipes import COMPARISONS, GEN_RECIPES, RECIPES, recipe_list, values_of
+from experiments.records import RECORDS, read_records
 from minbert.commands.options import changed
 from tests.toy_options import options_of, refusal
 
@@ -39,6 +40,19 @@ def test_every_recipe_makes_options_that_differ_from_the_defaults(name):
 
     differing = set(changed(options)) - {"recipe"}
     assert bool(set(values_of(name)) & differing) == (name not in DEFAULTS)
+
+
+# What a run sets by itself.
+FOUND = {"attention", "device", "precision", "formulas", "score", "pair_encoding"}
+
+
+@pytest.mark.parametrize(
+    ("name", "records"), [("race-minilm", "race"), ("race-mini", "race-mini-dph")]
+)
+def test_an_entry_of_the_race_has_the_options_of_its_records(name, records):
+    for record in read_records(RECORDS / f"{records}.jsonl"):
+        options = record["options"]
+        assert {key: options[key] for key in options.keys() - FOUND} == values_of(name)
 
 
 @pytest.mark.parametrize("name", RECIPES)
