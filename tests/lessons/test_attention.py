@@ -888,10 +888,10 @@ def wrong_ends(layer: MultiHeadAttention, joined: Tensor, hidden: Tensor) -> dic
     }
 
 
-def hint_of_layer(
-    found: Tensor, layer: MultiHeadAttention, hidden: Tensor, bias: Tensor, hint: str
-) -> str:
-    """The mistakes that lead to a result of a layer, as few as possible, or `hint`."""
+def wrong_contexts(
+    layer: MultiHeadAttention, hidden: Tensor, bias: Tensor
+) -> list[tuple[list[str], Tensor]]:
+    """What `attention` returns in the usual mistakes, with their hints. The fewest come first."""
     names = ("query", "key", "value")
     projected = {name: layer.get_submodule(name)(hidden) for name in names}
     choices = [wrong_heads(layer, name, hidden, projected).items() for name in names]
@@ -928,8 +928,15 @@ def hint_of_layer(
             heads = [tensor for _, tensor in parts]
             contexts.append((words, attention(*heads, mask[1], 0.0, False)))
     contexts.sort(key=lambda row: len(row[0]))
+    return contexts
+
+
+def hint_of_layer(
+    found: Tensor, layer: MultiHeadAttention, hidden: Tensor, bias: Tensor, hint: str
+) -> str:
+    """The mistakes that lead to a result of a layer, as few as possible, or `hint`."""
     best = 4
-    for words, context in contexts:
+    for words, context in wrong_contexts(layer, hidden, bias):
         for join_hint, joined in wrong_joins(context).items():
             for end_hint, wrong in wrong_ends(layer, joined, hidden).items():
                 mistakes = [*words, *(part for part in (join_hint, end_hint) if part)]
