@@ -105,6 +105,12 @@ def call_under_autocast(function: Any, values: Values) -> Any:
         return call_plain(function, values)
 
 
+def call_without_gradients(function: Any, values: Values) -> Any:
+    """`call_plain` under no_grad."""
+    with torch.no_grad():
+        return call_plain(function, values)
+
+
 def call_mask_to_bias(function: Any, values: Values) -> Tensor:
     """`call_plain`, where any very negative number is as right. -1e4 is -9,984 in bfloat16."""
     bias = call_plain(function, values)
@@ -139,6 +145,11 @@ def call_module(function: Any, values: Values) -> Any:
         values["leaves"].update(module.named_parameters())
     module.train(values.get("training", False))
     arguments = {name: value for name, value in values.items() if isinstance(value, Tensor | None)}
+    if "draws" in values and "positions" in values:
+        # Of each draw its own tokens.
+        num_tokens = values["hidden_states"].flatten(0, 1).size(0) // values["draws"]
+        offsets = num_tokens * torch.arange(values["draws"])[:, None]
+        arguments["positions"] = (values["positions"].view(values["draws"], -1) + offsets).flatten()
     output = function(module, **arguments)
     # Three tensors are not one of three times the rows.
     return torch.stack([*output])[None] if isinstance(output, tuple | list) else output
@@ -208,6 +219,7 @@ def call_mask_tokens(function: Any, values: Values) -> Tensor:
     is_special = ids == CLS
     is_piece = (ids >= PIECE) | is_special
     is_piece[:, : values.get("first_piece", 2)] = False
+    before = is_piece.clone()
     pieces = is_piece if values.get("whole_words") else None
     settings = (values["vocab_size"], MASK, values["probability"], pieces)
 
@@ -215,17 +227,22 @@ def call_mask_tokens(function: Any, values: Values) -> Tensor:
         parts = function(ids, is_special, *settings)
         if any(part.dtype != torch.int64 for part in parts):
             raise TypeError("expected are two tensors of int64")
+        if any(part.data_ptr() == ids.data_ptr() for part in parts):
+            raise ValueError("input_ids itself was returned")
         return torch.stack([*parts])
 
     results = repeated(values, torch.default_generator, run)
-    if not torch.equal(is_special, ids == CLS):
-        raise ValueError("is_special was changed in place")
+    masks = {"is_special": (is_special, ids == CLS), "continues": (is_piece, before)}
+    for name, (mask, expected) in masks.items():
+        if not torch.equal(mask, expected):
+            raise ValueError(f"{name} was changed in place")
     return torch.stack(results)
 
 
 def call_sampler(function: Any, values: Values) -> Any:
     """Call a sampler several times. Also returns the batches that it asked for, of each task."""
     arguments = [values["argument"]] if "argument" in values else []
+    before = repr(arguments)
 
     def run(generator: torch.Generator) -> Any:
         asked: dict[str, list[list[int]]] = {task: [] for task in values["num_rows"]}
@@ -245,8 +262,10 @@ def call_sampler(function: Any, values: Values) -> Any:
 
         steps = function({task: partial(make, task) for task in asked}, generator, *arguments)
         steps = [list(step) for step in steps]
-        if any(batches != before for batches, before in returned):
+        if any(batches != copied for batches, copied in returned):
             raise ValueError("a list that make_batches returned was changed")
+        if repr(arguments) != before:
+            raise ValueError("weights was changed")
         return [steps, asked]
 
     return repeated(values, torch.Generator(), run)

@@ -184,7 +184,11 @@ CHECKS: dict[str, list[Check]] = {
     "attention": [
         ATTENTION("values"),
         ATTENTION("mask", mask_bias=judging.padding_bias),
-        ATTENTION("a bias that is no mask", mask_bias=normal(2, 1, 1, 5)),
+        ATTENTION(
+            "a bias that is no mask",
+            mask_bias=normal(2, 1, 1, 5),
+            gradients_of=("query", "key", "value", "mask_bias"),
+        ),
         ATTENTION(
             "large scores",
             query=normal(*HEADS_SHAPE, scale=60.0),
@@ -225,10 +229,16 @@ CHECKS: dict[str, list[Check]] = {
         ATTENTION("training without dropout", training=True),
         DROPPED_ATTENTION("dropout", mask_bias=normal(2, 1, 1, 5), **DROPPED),
         DROPPED_ATTENTION("dropout without a mask", **DROPPED),
+        DROPPED_ATTENTION(
+            "dropout of one token, without gradients",
+            **DROPPED | {"call": calls.call_without_gradients},
+            **dict.fromkeys(("query", "key", "value"), normal(2, 3, 1, 6)),
+        ),
         DROPPED_ATTENTION("no dropout in evaluation"),
     ],
     "mask_to_bias": [
         MASK("float32", dtype=torch.float32),
+        MASK("no padding", dtype=torch.float32, attention_mask=fixed([[1] * 6])),
         MASK("float64", dtype=torch.float64),
         MASK("bfloat16", dtype=torch.bfloat16),
         MASK("float16", dtype=torch.float16),
@@ -256,6 +266,7 @@ CHECKS: dict[str, list[Check]] = {
     "MultiHeadAttention.forward": [
         HEADS("values"),
         HEADS("mask", mask_bias=judging.padding_bias),
+        HEADS("a bias for all rows", mask_bias=normal(1, 2, 1, 5)),
         HEADS(
             "other sizes",
             config={"hidden_size": 12, "num_attention_heads": 4},
@@ -271,11 +282,12 @@ CHECKS: dict[str, list[Check]] = {
         STEPS("six steps", gradients=normal(6, 2, 4)),
         STEPS("large gradients", gradients=normal(6, 2, 4, scale=1e3)),
         STEPS(
-            "many steps of matrices",
-            start=normal(2, 2, 3),
+            "many steps of transposed matrices",
+            start=lambda rng: rng.standard_normal((2, 3, 2)).swapaxes(1, 2),
             gradients=normal(1100, 2, 2, 3),
             settings={"betas": (0.9, 0.999), "weight_decay": 0.01},
         ),
+        STEPS("one number", start=normal(2), gradients=normal(4, 2)),
         STEPS("no first moment", settings={"betas": (0.0, 0.9)}),
         STEPS("large eps", settings={"eps": 0.5}),
         STEPS("no bias correction", settings={"correct_bias": False}),
@@ -289,6 +301,7 @@ CHECKS: dict[str, list[Check]] = {
     ],
     "BertEmbeddings.forward": [
         EMBEDDINGS("values"),
+        EMBEDDINGS("three segments", config={"type_vocab_size": 3}, token_type_ids=whole(3, 3, 7)),
         EMBEDDINGS("single sentences", token_type_ids=fixed([[0] * 7] * 3)),
         EMBEDDINGS(
             "no segments, one row",
@@ -330,6 +343,12 @@ CHECKS: dict[str, list[Check]] = {
         LAYER("no dropout in evaluation", config={"hidden_dropout_prob": 0.5}),
         LAYER("training without dropout", training=True, mask_bias=judging.padding_bias),
         LAYER("dropout", config={"hidden_dropout_prob": 0.5}, **DROPPED),
+        LAYER(
+            "dropout of some tokens",
+            config={"hidden_dropout_prob": 0.5},
+            positions=fixed([2, 7]),
+            **DROPPED,
+        ),
     ],
     **dict.fromkeys(
         ("linear", "cosine"),
@@ -341,10 +360,12 @@ CHECKS: dict[str, list[Check]] = {
     "mask_tokens": [
         TOKENS("15 %", probability=0.15),
         TOKENS("half", probability=0.5),
+        TOKENS("small ids", probability=0.5, input_ids=judging.token_ids(range(5, 10))),
         TOKENS("none", is_weak=True, probability=0.0),
         TOKENS("all", probability=1.0),
         TOKENS(
             "a vocabulary of five",
+            num_calls=2000,
             probability=1.0,
             vocab_size=5,
             input_ids=judging.token_ids([0, 1, 4]),
@@ -366,6 +387,7 @@ CHECKS: dict[str, list[Check]] = {
         SENTIMENT("half precision", **HALF),
         SENTIMENT("bfloat16", logits=eighths(6, 5), **BFLOAT16),
         SENTIMENT("labels of int64", labels=whole(5, 6)),
+        SENTIMENT("labels of int32", labels=lambda rng: rng.integers(0, 5, 6).astype(np.int32)),
         REFUSED_LABEL("the label 5", labels=lambda rng: rng.permutation([0.0, 1, 2, 3, 4, 5])),
         REFUSED_LABEL("the label -1", labels=lambda rng: rng.permutation([0.0, 1, 2, 3, 4, -1])),
         REFUSED_LABEL(
@@ -392,7 +414,9 @@ CHECKS: dict[str, list[Check]] = {
         PARAPHRASE("a class without weight", weights=fixed([0, 2], np.float32)),
         PARAPHRASE("weights", weights=uniform(0.2, 3.0, 2), shift=0.7),
         PARAPHRASE("half precision", **HALF),
-        PARAPHRASE("labels of int64", labels=whole(2, 6)),
+        PARAPHRASE("labels of int64", labels=whole(2, 6), shift=0.7),
+        PARAPHRASE("labels of uint8", labels=lambda rng: rng.integers(0, 2, 6).astype(np.uint8)),
+        PARAPHRASE("one pair", logit=outputs(1), labels=fixed([0.25], np.float32), shift=0.7),
         PARAPHRASE(
             "several labels",
             logit=outputs(6, 2),
@@ -434,7 +458,28 @@ CHECKS: dict[str, list[Check]] = {
             same=lambda rng: judging.sometimes(rng) | np.eye(6, dtype=bool),
             same_hard=lambda rng: rng.random((6, 12)) < 0.3,
         ),
+        HARD_NEGATIVES("same alone", same=judging.sometimes),
+        HARD_NEGATIVES(
+            "one anchor",
+            anchors=normal(1, 4),
+            positives=normal(1, 4),
+            hard_negatives=normal(2, 4),
+        ),
+        HARD_NEGATIVES(
+            "bfloat16, hard negatives",
+            **dict.fromkeys(("anchors", "positives", "hard_negatives"), eighths(6, 4)),
+            cast=["anchors", "positives", "hard_negatives"],
+            **BFLOAT16,
+        ),
+        INFO_NCE(
+            "a row without other candidates",
+            same=lambda rng: judging.sometimes(rng) | (np.arange(6) == rng.integers(6))[:, None],
+        ),
+        INFO_NCE(
+            "equal vectors", anchors=fixed([[1.0, 2, 3]] * 6), positives=fixed([[3.0, 1, 2]] * 6)
+        ),
         INFO_NCE("a temperature near 0", temperature=1e-3),
+        INFO_NCE("a tensor near 0 as temperature", temperature=fixed(0.004)),
         HARD_NEGATIVES(
             "autocast",
             call=calls.call_under_autocast,
@@ -461,6 +506,7 @@ CHECKS: dict[str, list[Check]] = {
         INFO_NCE("other hard negatives", error="ValueError", hard_negatives=normal(6, 3)),
         INFO_NCE("a similarity of another name", error="ValueError", similarity="cosine"),
         INFO_NCE("a temperature of 0", error="ValueError", temperature=0.0),
+        INFO_NCE("a tensor of 0 as temperature", error="ValueError", temperature=fixed(0.0)),
         INFO_NCE("a temperature below 0", error="ValueError", temperature=-0.5),
         INFO_NCE("an infinite temperature", error="ValueError", temperature=np.inf),
     ],
@@ -485,6 +531,7 @@ CHECKS: dict[str, list[Check]] = {
     "mt_dnn": [
         MT_DNN("all batches", num_calls=2000),
         MT_DNN("weights", argument={"sst": 2.3, "sts": 0.05}),
+        MT_DNN("one task", num_rows={"sts": 7}),
         MT_DNN("no pass", is_weak=True, argument={"para": 0.0}),
         # Of 3, 6 and 2 batches: 4.5, 4.5 and 2.5.
         MT_DNN(

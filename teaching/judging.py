@@ -179,7 +179,7 @@ def normal(*shape: int, scale: float = 1.0) -> Drawn:
     return lambda rng: scale * rng.standard_normal(shape)
 
 
-def fixed(numbers: Sequence[Any], dtype: Any = None) -> Drawn:
+def fixed(numbers: Sequence[Any] | float, dtype: Any = None) -> Drawn:
     """These numbers in each case."""
     return lambda rng: np.array(numbers, dtype)
 
@@ -425,7 +425,7 @@ def judge_pcgrad(values: Values, answer: Answer, right: Right) -> str:
     # There are at most eight orders that differ. One of them is missing once in 10^10 times.
     possible = right(seed=values["seed"] + 1).output
     weights = answer.output
-    is_equal = np.abs(weights[:, None] - possible).max(axis=2) <= 1e-5  # (steps, calls)
+    is_equal = np.abs(weights[:, None] - possible).max(axis=2) <= 1e-9  # (steps, calls)
     if not is_equal.any(axis=1).all():
         return "no orders of the other tasks give these weights"
     if not is_equal.any(axis=0).all():
