@@ -101,6 +101,8 @@ def wrong_scores(query: Tensor, key: Tensor, value: Tensor) -> dict[str, Tensor]
         f"{divided}sqrt(T), the number of tokens. {counts}": product / math.sqrt(num_tokens),
         f"{divided}sqrt(N), the number of heads. {counts}": product / math.sqrt(num_heads),
         f"{divided}sqrt(B), the size of the batch. {counts}": product / math.sqrt(len(query)),
+        f"{divided}half the head size: D ** 1 / 2 is (D ** 1) / 2. Write math.sqrt(D).": product
+        / (head_size / 2),
         f"{divided}a fourth root, the root of sqrt(D); sqrt(D) is right.": product
         / math.sqrt(root),
         f"{divided}8, which is sqrt(64). Read the head size from query: query.size(-1).": product
@@ -112,6 +114,9 @@ def wrong_scores(query: Tensor, key: Tensor, value: Tensor) -> dict[str, Tensor]
         "key, value.": scores.transpose(-2, -1),
         "the scores are query @ key^T; here they are query @ query^T.": (
             query @ query.transpose(-2, -1) / root
+        ),
+        "the keys are reshaped to (B, N, D, T), which mixes their numbers. Transpose them.": (
+            query @ key.reshape(*key.shape[:2], head_size, num_tokens) / root
         ),
         "the scores are query @ key^T; here they are key @ key^T.": (
             key @ key.transpose(-2, -1) / root
@@ -280,6 +285,10 @@ def hint_of_mask(attend: Attend, hint: str) -> str:
             bias != 0, -10.0
         ).softmax(dim=-1),
     }
+    of_others = bias.expand(2, 3, 4, 4).transpose(0, 1).reshape(scores.shape)
+    mistakes[
+        "heads get the mask of another row: are rows and heads flattened in another order?"
+    ] = (scores + of_others).softmax(dim=-1)
     for name, wrong in mistakes.items():
         if found.shape == value.shape and torch.allclose(
             found, wrong @ value, rtol=1e-4, equal_nan=True
@@ -329,7 +338,11 @@ def check_mask_by_hand(attend: Attend) -> None:
     """With key 1 masked, all weight is on key 0."""
     bias = mask_to_bias(torch.tensor([[1, 0]]), torch.float64)  # (1, 1, 1, 2)
     value = two_heads(VALUE_ROWS)
-    found = attend(two_heads(QUERY_ROWS), two_heads(KEY_ROWS), value, bias, 0.0, False)
+    try:
+        found = attend(two_heads(QUERY_ROWS), two_heads(KEY_ROWS), value, bias, 0.0, False)
+    except RuntimeError as error:
+        assert "Boolean value" not in str(error), f"ask `mask_bias is not None`. {error}"
+        raise
     expected = value[:, :, [0, 0]]  # (1, 2, 2, 4)
     hint = (
         "a masked token still counts: is the mask added before the softmax, and does it mask the "
@@ -370,7 +383,10 @@ def check_dropout(attend: Attend) -> None:
     value = torch.cat([torch.eye(8), torch.eye(8)], dim=-1).repeat(2, 2, 1, 1)  # (2, 2, 8, 16)
     torch.manual_seed(0)
     no_mask = torch.zeros(2, 1, 1, 8)
-    links, again = attend(flat, flat, value, no_mask, 0.75, True).chunk(2, dim=-1)
+    try:
+        links, again = attend(flat, flat, value, no_mask, 0.75, True).chunk(2, dim=-1)
+    except RuntimeError as error:
+        pytest.fail(f"the values may have another last size than queries and keys: {error}")
     found = set(links.unique().tolist())
     hint = (
         "are the weights that stay divided by 1 - p, and nothing else? BERT does not make them "
@@ -419,6 +435,10 @@ def check_each_link_is_drawn(attend: Attend, flat: Tensor, value: Tensor, links:
     assert (attend(flat, flat, value, None, 0.75, True) == 0).any(), (
         "without a mask, too, links are dropped in training"
     )
+    with torch.no_grad():
+        assert (attend(flat, flat, value, None, 0.75, True) == 0).any(), (
+            "under no_grad, too, links are dropped: `training` alone decides, and no gradient"
+        )
     is_dropped = links == 0  # (2, 2, 8, 8)
     for dim in (-2, -1):
         is_mixed = is_dropped.any(dim) & ~is_dropped.all(dim)
@@ -479,8 +499,9 @@ def test_mask_to_bias():
         "the bias of padding must be very negative, as torch.finfo(dtype).min is (not .tiny)"
     )
     assert mask.tolist() == [[1, 1, 0], [1, 0, 0]], "attention_mask was written to; make a new one"
-    for row in ([0, 1, 1, 0], [0, 0, 0, 0], [0, 1, 0, 1]):
+    for row in ([0, 1, 1, 0], [0, 0, 0, 0], [0, 1, 0, 1], [1, 1, 1, 1]):
         bias = mask_to_bias(torch.tensor([row]), torch.float32)
+        assert isinstance(bias, Tensor), f"the mask {row} became {bias}: return a tensor always"
         assert bias.shape == (1, 1, 1, 4), (
             "one row stays a batch of one, (1, 1, 1, T): no squeeze()"
         )
@@ -615,7 +636,8 @@ def check_extremes_stay_finite(attend: Attend) -> None:
     assert_close(
         attend(query, key, value, bias, 0.0, False),
         attend(query, key, value, None, 0.0, False),
-        "the same bias for all keys changes no weight; a row of padding needs no case of its own.",
+        "the same bias for all keys changes no weight; a row of padding needs no case of its own. "
+        "Or are scores of float64 rounded to float32?",
     )
 
 
@@ -677,6 +699,14 @@ def test_equals_torch_in_values_and_gradients(is_masked):
             other.grad,
             f"the gradient of {name} differs: is something rounded on the way?",
         )
+
+
+def test_a_bias_may_be_trained():
+    """As in a model with a table of relative positions."""
+    bias = draw(1, 3, 6, 6).requires_grad_()
+    query, key, value = draw(3, 2, 3, 6, 4).requires_grad_()
+    attention(query, key, value, bias, 0.0, True).square().sum().backward()
+    assert bias.grad is not None, "mask_bias gets no gradient: it may be trained. Is it detached?"
 
 
 # --- the layer around it --------------------------------------------------------------------------
@@ -964,6 +994,22 @@ def test_a_layer_of_other_sizes():
     assert_close(found, expected, hint)
     hint = "hidden_states has no gradient, or a part of it: is something detached on the way?"
     assert_same_gradients(found, expected, [hidden_states], hint)
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 5, 5), (1, 1, 1, 5), (1, 3, 5, 5)])
+def test_a_layer_passes_its_bias_on_as_it_is(shape):
+    layer = MultiHeadAttention(BertConfig(hidden_size=12, num_attention_heads=3)).double().eval()
+    hidden_states, bias = draw(2, 5, 12), 5 * draw(*shape, seed=1)
+    heads = [layer.split_heads(vectors) for vectors in layer.project(hidden_states)]
+    expected = layer.output(attention(*heads, bias, 0.0, False).transpose(1, 2).flatten(2))
+    hint = (
+        f"a bias of the shape {shape} is not heeded, or a part of it: it may have a number for "
+        "each head and query, and one row may serve all rows. Pass it to attention as it is"
+    )
+    found = torch.empty(0)
+    with contextlib.suppress(RuntimeError):
+        found = layer(hidden_states, bias)
+    assert is_close(found, expected), hint
 
 
 def test_a_layer_drops_weights_and_nothing_else():

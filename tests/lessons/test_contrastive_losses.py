@@ -150,6 +150,8 @@ HARD_MISTAKES = {
     2.7845: "exp(hard_negative_weight) is added to the logit; add the weight itself.",
     1.3756: "hard_negative_weight is added to the hard negatives of others; add it to the own one.",
     0.9621: "the hard negatives of an anchor are averaged; each of them is a column of its own.",
+    0.4037: "hard_negative_weight is added to the positive of each anchor, too.",
+    1.0059: "hard_negative_weight is made a whole number.",
     1.3274: "hard_negative_weight is a factor of the logit; add it to that of the own one.",
 }
 OTHER_HARD_MISTAKE = (
@@ -184,6 +186,16 @@ def check_hard_negatives(loss) -> None:
         f"found {number:.4f}, expected {expected:.4f}: hard_negative_weight may be below 0, and is "
         "added as it is."
     )
+    # One anchor: its positive has the cosine 1, and its hard negative 1/sqrt 2.
+    number = loss(anchors[:1], positives[:1], 0.5, hard[:1], 1.5).item()
+    expected = hard_by_loop(anchors[:1], positives[:1], hard[:1], 1.5, 0.5)
+    assert number == pytest.approx(expected, abs=1e-4), (
+        f"found {number:.4f}, expected {expected:.4f}: a batch of one anchor has its hard "
+        "negatives as candidates, too"
+    )
+    halves = [part.bfloat16() for part in (anchors, positives, hard)]
+    difference = loss(*halves[:2], 1.0, halves[2], 0.3005) - loss(*halves[:2], 1.0, halves[2], 0.3)
+    assert difference > 1e-6, "hard_negative_weight is rounded to the dtype of the vectors"
 
 
 def hard_by_loop(
@@ -254,18 +266,28 @@ def check_same(loss) -> None:
         "`same` is used for the hard negatives, too.": (same, same_hard | same),
         "`same` is made symmetric; row i is that of anchor i alone.": (same | same.T, same_hard),
     }
-    for mistake, masks in masks_of.items():
-        wrong = hard_by_loop(anchors, positives, hard, 0.7, 0.5, *masks)
+    wrong_losses = {
+        mistake: hard_by_loop(anchors, positives, hard, 0.7, 0.5, *masks)
+        for mistake, masks in masks_of.items()
+    }
+    wrong_losses |= {
+        "`same` is not heeded.": without,
+        "`same_hard` is not heeded.": without_hard,
+        "hard_negative_weight is left out where `same_hard` is given.": hard_by_loop(
+            anchors, positives, hard, 0.0, 0.5, same, same_hard
+        ),
+    }
+    for mistake, wrong in wrong_losses.items():
         if math.isclose(found, wrong, abs_tol=1e-6):
             hint = mistake
-    if math.isclose(found, without, abs_tol=1e-6):
-        hint = "`same` is not heeded."
-    if math.isclose(found, without_hard, abs_tol=1e-6):
-        hint = "`same_hard` is not heeded."
     if not math.isfinite(found):
         hint = "the diagonal of `same` does not matter: the anchor keeps its own positive."
     message = f"found {found:.4f}, expected {expected:.4f}: {hint}"
     assert found == pytest.approx(expected, abs=1e-6), message
+    found = loss(anchors, positives, 0.5, hard, 0.7, same).item()
+    assert found == pytest.approx(without_hard, abs=1e-6), (
+        "`same` is about the positives alone: without `same_hard` all hard negatives count"
+    )
 
 
 def check_same_of_two_for_each(loss) -> None:
@@ -290,7 +312,12 @@ def check_what_is_left_out(loss) -> None:
     found = loss(torch.eye(2), opposite, 0.01, same=same).item()
     assert found == pytest.approx(0.0, abs=1e-6), (
         f"found {found:.4f}, expected 0: what says the same is left out, by a logit of -inf and "
-        "not by a number such as -100."
+        "not by a number such as -100. Or is the largest logit taken off, and it is one of those?"
+    )
+    # The term of row 0 is 0, and counts in the mean.
+    found = loss(torch.eye(2), opposite, 1.0, same=same).item()
+    assert found == pytest.approx(math.log(1 + math.exp(-1)) / 2, rel=1e-5), (
+        "an anchor without any other candidate has the term 0, and counts in the mean over B"
     )
     # The logit is -10,000 now, and both hard negatives of row 0 are left out, too.
     same_hard = torch.tensor([[True, True], [False, False]])
@@ -352,13 +379,21 @@ def test_equal_to_cross_entropy_on_logits_built_here():
     logits = torch.stack(rows) / 0.05
     expected = torch.nn.CrossEntropyLoss()(logits, torch.arange(6))
     loss = info_nce(anchors, positives)
-    torch.testing.assert_close(loss, expected, rtol=1e-5, atol=1e-6)  # fp32
+    hint = "the loss is not the cross-entropy of the cosines, divided by 0.05"
+    torch.testing.assert_close(loss, expected, rtol=1e-5, atol=1e-6, msg=hint)  # fp32
 
-    gradients = torch.autograd.grad(loss, (anchors, positives))
+    gradients = torch.autograd.grad(loss, (anchors, positives), allow_unused=True)
     expected_gradients = torch.autograd.grad(expected, (anchors, positives))
-    for gradient, expected_gradient in zip(gradients, expected_gradients, strict=True):
+    for name, gradient, other in zip(
+        ("anchors", "positives"), gradients, expected_gradients, strict=True
+    ):
+        assert gradient is not None, f"{name} have no gradient: {DETACHED}"
         # fp32, logits up to 20
-        torch.testing.assert_close(gradient, expected_gradient, rtol=1e-4, atol=1e-5)
+        hint = (
+            f"the loss is right, and its gradient by the {name} is not: is a part detached, such "
+            "as the length of a vector?"
+        )
+        torch.testing.assert_close(gradient, other, rtol=1e-4, atol=1e-5, msg=hint)
 
 
 def test_gradients_by_finite_differences():
@@ -492,9 +527,22 @@ def test_a_temperature_that_is_not_positive(temperature):
         except ValueError as error:
             assert message in str(error)
             continue
+        except Exception as error:
+            pytest.fail(
+                f"the temperature {value} must raise a ValueError, and raised "
+                f"{type(error).__name__}: call check_positive"
+            )
         pytest.fail(
             f"the temperature {value} was taken: call check_positive, as the docstring says"
         )
+
+
+def test_a_trained_temperature_stays_as_it_is():
+    temperature = torch.tensor(0.004, requires_grad=True)
+    info_nce(*vectors(0), temperature)
+    assert temperature.item() == pytest.approx(0.004), (
+        "the temperature was written to: whoever trains it limits it. Take it as it is"
+    )
 
 
 def test_a_wrong_similarity_is_not_read_as_another_one():

@@ -141,6 +141,10 @@ def mistakes_of_embeddings(layer: BertEmbeddings, ids: Tensor, types: Tensor) ->
         "the segments of the first row are used for all rows.": norm(
             w + p + layer.segment(types[:1])
         ),
+        "the vectors of padding are made 0; the attention masks padding, and nothing here.": norm(
+            total
+        )
+        * (ids != TINY.pad_token_id).unsqueeze(-1),
         EPS: F.layer_norm(total, (24,), norm.weight, norm.bias),
     }
 
@@ -148,7 +152,8 @@ def mistakes_of_embeddings(layer: BertEmbeddings, ids: Tensor, types: Tensor) ->
 def hint_of_embeddings(embeddings_class: type[BertEmbeddings]) -> str:
     """The mistake that leads to the result of embeddings with random weights, or ""."""
     torch.manual_seed(0)
-    layer = embeddings_class(dataclasses.replace(TINY, layer_norm_eps=0.1)).double().eval()
+    config = dataclasses.replace(TINY, layer_norm_eps=0.1, hidden_dropout_prob=0.5)
+    layer = embeddings_class(config).double().eval()
     with torch.no_grad():
         for parameter in layer.parameters():
             parameter.copy_(torch.randn_like(parameter))
@@ -309,6 +314,16 @@ def test_embeddings_of_single_sentences():
     words = embeddings.word(ids) + embeddings.segment(segments)
     expected = embeddings.norm(words + embeddings.position.weight[:3])
     hint = "with token_type_ids of 0 alone, the row of segment 0 is still added"
+    assert_close(embeddings(ids, segments), expected, 1e-6, hint)
+
+
+def test_embeddings_of_three_segments():
+    embeddings = BertEmbeddings(dataclasses.replace(TINY, type_vocab_size=3)).eval()
+    ids = torch.tensor([[5, 6, 7]])
+    segments = torch.tensor([[0, 2, 1]])
+    words = embeddings.word(ids) + embeddings.segment(segments)
+    expected = embeddings.norm(words + embeddings.position.weight[:3])
+    hint = "a model may have three segments: token_type_ids are the rows of the table as they are"
     assert_close(embeddings(ids, segments), expected, 1e-6, hint)
 
 
@@ -811,6 +826,10 @@ def test_a_layer_drops_by_the_hidden_probability():
                 parameter.zero_()
         assert not torch.equal(layer(hidden_states, None), layer(hidden_states, None)), (
             f"two calls in train() are equal: the output of {part} has dropout, too, self.dropout"
+        )
+        first, second = (layer(hidden_states, None, torch.tensor([2, 6])) for _ in range(2))
+        assert not torch.equal(first, second), (
+            f"with `positions`, too, the output of {part} has dropout in training"
         )
 
 

@@ -139,7 +139,10 @@ def hint_of_shares(masked: Tensor, kept: Tensor) -> str:
 
 
 def assert_drawn_alone(is_chosen: Tensor, corrupted: Tensor) -> None:
-    """Each token has its own draws. is_chosen, corrupted: 100 rows of 1,000 tokens."""
+    """Each token has its own draws. is_chosen, corrupted: 100 rows of 1,000 tokens of one id."""
+    assert is_chosen.any() and not is_chosen.all(), (
+        "all tokens with the same id are chosen, or none: draw a number for each token, (B, T)"
+    )
     for dim, name in ((1, "row"), (0, "column")):
         is_whole = is_chosen.all(dim).any()
         assert not is_whole, f"a {name} is chosen whole: draw (B, T) numbers, one for each token"
@@ -186,6 +189,8 @@ def test_shares():
         "those that become [MASK] chosen?"
     )
     hint = hint_of_shares(is_masked.sum() / num_chosen, is_kept.sum() / num_chosen)
+    if is_replaced.any() and int(corrupted[is_replaced].max()) < 7:
+        hint = "random tokens come from all vocab_size tokens, and not from the ids of the batch."
     fates = {"[MASK]": (0.8, is_masked), "the same": (0.1, is_kept), "random": (0.1, is_replaced)}
     for name, (share, is_so) in fates.items():
         # The same of the chosen tokens. A random token may be 4 or 7.
@@ -267,6 +272,12 @@ def test_masks_follow_the_seed_and_differ_between_calls():
     assert len(counts) > 1, (
         "each call chooses the same number of tokens; each token is chosen by itself"
     )
+    # No random token is 99.
+    hidden = [mask_tokens(input_ids, is_special, 60, 99, 1.0)[0] for _ in range(20)]
+    assert len({int((ids == 99).sum()) for ids in hidden}) > 1, (
+        "each call makes the same number of tokens [MASK]: each chosen token draws its fate by "
+        "itself, and 80 % of them are no fixed number"
+    )
     assert not torch.equal(first, second), (
         "two calls choose the same tokens, and each pass over the text is masked anew: draw from "
         "torch's global generator, without a seed or a generator of your own"
@@ -319,6 +330,10 @@ def test_each_piece_of_a_word_has_its_own_replacement():
     corrupted, _ = mask_tokens(input_ids, input_ids < 4, 60, MASK, 1.0, continues)
     is_masked = corrupted[:, 1:4] == MASK  # the three pieces of one word
     differ = (is_masked.any(1) & ~is_masked.all(1)).sum().item()
+    assert not is_masked.all(), (
+        "each piece of a chosen word becomes [MASK]: with whole words, too, each piece draws its "
+        "fate, 80 %, 10 % and 10 %"
+    )
     # 1 - .8^3 - .2^3 is .48 of 1,000 words.
     assert differ > 300, (
         "the pieces of a word are chosen together, and each still draws its own replacement: is "
@@ -372,9 +387,11 @@ def test_a_word_ends_with_its_row():
     """Each row is a single later piece, as where a long text was cut into rows."""
     ids = torch.full((400, 1), 9)
     torch.manual_seed(0)
-    labels = mask_tokens(
-        ids, torch.zeros_like(ids).bool(), 50, 4, 0.5, torch.ones_like(ids).bool()
-    ).labels
+    continues = torch.ones_like(ids).bool()
+    labels = mask_tokens(ids, torch.zeros_like(ids).bool(), 50, 4, 0.5, continues).labels
+    assert continues.all(), (
+        "continues was written to, where the first column is True; make a new tensor"
+    )
     assert 100 < (labels != -100).sum() < 300, (
         "rows are chosen together that begin with a later piece: a word ends with its row. Are "
         "words counted through the flattened batch?"

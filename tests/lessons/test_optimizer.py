@@ -57,6 +57,9 @@ def step_once(
         assert parameter.grad is not None and parameter.grad.item() == gradient, (
             "step() changed parameter.grad"
         )
+        assert parameter.dtype == torch.float64, (
+            f"the parameter has {parameter.dtype} after step(), and had torch.float64 before"
+        )
     return parameter.item()
 
 
@@ -582,6 +585,9 @@ def check_decay_follows_the_schedule(optimizer_class: OptimizerClass) -> None:
     assert parameter.item() == 1.0, (
         "read lr from the group at each step: does the decay use the current learning rate?"
     )
+    assert optimizer.state[parameter]["first_moment"].item() != 0, (
+        "with lr = 0, as at the start of a warm-up, the moments follow the gradient all the same"
+    )
 
 
 def check_each_number_by_itself(optimizer_class: OptimizerClass) -> None:
@@ -598,11 +604,21 @@ def check_each_number_by_itself(optimizer_class: OptimizerClass) -> None:
         parameter = nn.Parameter(torch.ones(shape, dtype=torch.float64))
         optimizer = optimizer_class([parameter], lr=0.25, eps=0.0, weight_decay=0.2)
         parameter.grad = torch.full(shape, 3.0, dtype=torch.float64)
-        optimizer.step()
+        try:
+            optimizer.step()
+        except IndexError as error:
+            pytest.fail(f"a parameter of shape {shape} may be one number, with no rows: {error}")
         assert parameter.item() == pytest.approx(0.7125, abs=1e-9), (
             f"a parameter of shape {shape} ends at {parameter.item():.5g}, expected 0.7125: its "
             "shape does not matter. The group says whether it decays."
         )
+    transposed = nn.Parameter(torch.ones(2, 3, dtype=torch.float64).t())
+    optimizer = optimizer_class([transposed], lr=0.25, eps=0.0)
+    transposed.grad = torch.full((2, 3), 3.0, dtype=torch.float64).t()
+    optimizer.step()
+    assert (transposed == 0.75).all(), (
+        "a transposed parameter does not change: its reshape(-1) is a copy. Change it as it is"
+    )
 
 
 CHECKS = (

@@ -120,7 +120,7 @@ def test_joint_by_hand():
     )
     assert steps[1][0] != ("sst", [0, 1]), (
         "step 1 has the first batch of a pass again: is a new pass formed in each step? It is when "
-        "one is used up"
+        "one is used up, and for its task alone"
     )
     assert steps == [
         [("sst", [0, 1]), ("sts", [5])],
@@ -158,8 +158,9 @@ def test_joint_cycles_by_whole_passes():
             rows = rows_in(batches)
             if len(batches) == num_batches:
                 assert rows == list(range(NUM_ROWS[task])), (
-                    "a pass has every row once: is its last batch left out or taken twice, or is a "
-                    "new pass formed before the last one is used up?"
+                    "a pass has every row once: is its last batch left out or taken twice, is a "
+                    "new pass formed before the last one is used up, or is it a pass of another "
+                    "task, as where a lambda in a loop sees the loop's last task?"
                 )
             else:
                 assert len(set(rows)) == len(rows), "no row twice in a pass that is cut short"
@@ -201,7 +202,10 @@ def test_joint_samples_the_larger_down_to_the_smallest():
     assert len(steps) == NUM_BATCHES["sts"], "as many steps as the smallest task has batches"
     assert rows_in(batches_of("sts", steps)) == list(range(7)), "one pass has every row once"
     rows = rows_in(batches_of("para", steps))
-    assert len(set(rows)) == len(rows) == 8, "two batches of four different rows"
+    assert len(set(rows)) == len(rows) == 8, (
+        "limit='smallest' takes the first batches of a larger task's pass: here two whole ones of "
+        "para, of four rows each. Are they drawn from the pass in another way?"
+    )
     others = joint(MAKE_BATCHES, seeded(4), limit="smallest")
     assert rows != rows_in(batches_of("para", others)), "the rows are drawn anew each time"
 
@@ -247,6 +251,12 @@ def test_mt_dnn_takes_every_row_of_every_task_exactly_once_a_batch_per_step():
         assert rows_in(batches_of(task, steps)) == list(range(num_rows)), "every row once"
 
 
+def test_mt_dnn_shuffles_a_single_task():
+    tasks = {"sst": fixed([0], [1], [2], [3], [4])}
+    orders = {str(mt_dnn(tasks, seeded(seed))) for seed in range(9)}
+    assert len(orders) > 1, "the batches of a single task are shuffled, too"
+
+
 def chance_of_first(sample: Callable[..., list[Step]]) -> float:
     """Chi-square over 2,000 epochs of the law that each of the 14 batches is as often the first."""
     generator = seeded()
@@ -274,6 +284,12 @@ def test_negative_control_a_pool_that_is_not_shuffled_breaks_the_law():
 
 
 def test_weights_are_passes():
+    weights = {"sst": 2}
+    try:
+        mt_dnn(MAKE_BATCHES, seeded(), weights)
+    except (KeyError, ValueError) as error:
+        pytest.fail(f"a task that weights leaves out has the weight 1: {error}")
+    assert weights == {"sst": 2}, "weights was written to; it belongs to the caller"
     steps = mt_dnn(MAKE_BATCHES, seeded(), {"sst": 2, "para": 1 / 3})
     counts = Counter(tasks_in(steps))
     assert counts["sst"] == 6, "a weight multiplies the number of batches"

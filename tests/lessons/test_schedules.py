@@ -169,6 +169,10 @@ def test_cosine_by_hand():
         if found == pytest.approx(wrong, abs=1e-3):
             hint = mistake
     assert found == pytest.approx([1 / 2, 2 / 2]), f"{found}, expected [0.5, 1.0]: {hint}"
+    found = [cosine(step, 16, 8) for step in (0, 1, 5)]
+    assert found == pytest.approx([1 / 8, 2 / 8, 6 / 8]), (
+        f"{found}, expected [0.125, 0.25, 0.75]: the warm-up is a line, (step + 1) / w, also here"
+    )
 
 
 @pytest.mark.parametrize("schedule", [linear, cosine])

@@ -110,6 +110,9 @@ def hint_for(found: Tensor, surgery: Callable[..., Tensor]) -> str:
     if torch.allclose(found, rows([-0.5, 1.5])[0]):
         return hint_of_one(surgery)
     three = rows([3, -2, 0], [-1, 2, -2], [0, -1, 1])
+    for orders in ([[1], [0], [0, 1]], [[1], [0], [1, 0]]):
+        if torch.allclose(surgery(three), plain_pcgrad(three, orders)):
+            return "the last task is never visited: is it torch.randperm(K), for all K tasks?"
     for mistake, change in WRONG_PROJECTIONS.items():
         if is_possible(surgery(three), three, 1e-9, 1e-9, change):
             return mistake
@@ -150,6 +153,14 @@ def check_pcgrad(surgery: Callable[..., Tensor]) -> None:
     )
 
 
+def test_the_gramian_stays_as_it_is():
+    gramian = gramian_of(rows([1, 0], [-1, 1]))
+    pcgrad_weights(gramian, generator=seeded(0))
+    assert gramian.tolist() == [[1, -1], [-1, 2]], (
+        "the Gramian was written to: a row of it is a view. Change the weights alone"
+    )
+
+
 def test_pcgrad_with_hints():
     check_pcgrad(pcgrad)
 
@@ -164,6 +175,13 @@ def test_the_weights_have_the_dtype_of_the_gramian(dtype):
         pytest.fail(f"a Gramian of {dtype}: make the weights with dtype=gramian.dtype. {error}")
     assert found.dtype == dtype, f"the weights have {found.dtype}, and the Gramian has {dtype}"
     assert torch.equal(gramian, before), "the Gramian was written to; change the weights alone"
+    # g1 = (1, 0) and g2 = (-1, sqrt 2): the second weight is 1 + 1/3.
+    found = pcgrad_weights(torch.tensor([[1.0, -1], [-1, 3]], dtype=dtype))
+    third = float(found[1]) - 1
+    assert third == pytest.approx(1 / 3, rel=16 * torch.finfo(dtype).eps), (
+        f"{third} is no third in {dtype}: are the weights rounded to float32 on the way, or is a "
+        "small number added to the squared length? Make them with dtype=gramian.dtype"
+    )
 
 
 CLOSED_FORMS = {

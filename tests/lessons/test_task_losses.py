@@ -8,7 +8,6 @@ tests/teaching/mistakes.toml.
 
 from __future__ import annotations
 
-import contextlib
 import math
 from collections.abc import Callable
 from functools import partial
@@ -48,6 +47,7 @@ SIMILARITY_LABELS = torch.tensor([0.0, 5.0, 2.75, 3.8, 1.2, 4.6])
 # Of the five classes of sentiment, and of two labels of a pair, (2, L).
 CLASS_WEIGHTS = torch.tensor([0.5, 1.0, 2.0, 3.0, 0.25])
 LABEL_WEIGHTS = torch.tensor([[2.0, 0.5], [1.0, 3.0]])
+TEACHER_LABELS = torch.tensor([0.999, 0.03, 0.5, 0.001, 0.25, 0.9])
 TWO_LABELS = torch.stack([BINARY_LABELS, BINARY_LABELS.roll(1)], dim=1)
 
 
@@ -70,6 +70,9 @@ CASES = {
         (6, 5),
         SENTIMENT_LABELS,
         weighted_cross_entropy,
+    ),
+    "paraphrase of a teacher, whose labels get no shift": Case(
+        partial(paraphrase_loss, shift=0.7), (6,), TEACHER_LABELS, nn.BCEWithLogitsLoss()
     ),
     "paraphrase with several labels, (B, L), weights (2, L), and the mean over all B L": Case(
         partial(paraphrase_loss, weights=LABEL_WEIGHTS),
@@ -151,6 +154,7 @@ def check_sentiment(loss: Loss) -> None:
             1.02966: "this is the root of the loss; leave it out.",
             0.53007: "this is half of the loss; leave the half out.",
             0.89588: "the last class is missing: a class counts also where no label names it.",
+            1.51828: "the largest logit of each class is taken off; take that of a row (dim=1).",
         },
     )
     assert_loss(
@@ -167,6 +171,7 @@ def check_sentiment(loss: Loss) -> None:
             1.24711: "the weights are taken to the root.",
             0.44884: "the sum is divided by the sum of all weights; divide it by B.",
             0.62838: "the sum is divided by the number of classes; divide it by B.",
+            1.07329: "the weights multiply the loss of a row; here they change its logits.",
             3.18040: "the weight of a row is that of its label, not of the class predicted here.",
             2.12026: "the weights are left out, or each row has those of all rows: (B, 1) times "
             "(B,) is (B, B). Give both one shape.",
@@ -180,13 +185,18 @@ def test_sentiment_by_hand():
 
 @pytest.mark.parametrize("label", [5, -1])
 def test_a_label_that_is_no_class_is_refused(label):
-    is_refused = True
-    with contextlib.suppress(IndexError, RuntimeError):
+    raised: Exception | None = None
+    try:
         sentiment_loss(torch.zeros(2, 5), torch.tensor([0, label]))
-        is_refused = False
-    assert is_refused, (
+    except Exception as error:
+        raised = error
+    assert raised is not None, (
         f"the label {label} of 5 classes gives a loss: it must raise IndexError or "
         "RuntimeError. Some ways to look up a number count from the end or wrap around."
+    )
+    assert isinstance(raised, IndexError | RuntimeError), (
+        f"the label {label} of 5 classes must raise PyTorch's IndexError or RuntimeError, and "
+        f"raised {type(raised).__name__}"
     )
 
 
@@ -321,6 +331,9 @@ def test_a_probability_as_label_of_paraphrases_by_hand():
             0.39925: "the shift has the sign of the label; it is added to both classes alike.",
             1.67846: "the shift multiplies the logit; add it.",
             0.55582: "the shift is added to the probability; add it to the logit.",
+            (unsure + 0.25 * math.log(0.25) + 0.75 * math.log(0.75) + sure) / 2: (
+                "the entropy of the label is subtracted; the cross-entropy has it."
+            ),
             (-0.25 * math.log(27 / 28) - 0.75 * math.log(1 / 28) + sure) / 2: (
                 "a label between 0 and 1 is a teacher's probability: its logit gets no shift."
             ),
@@ -447,12 +460,20 @@ def test_labels_of_any_dtype(name):
     case = CASES[name]
     outputs = outputs_for(name)
     hint = f"labels may have any dtype, such as int64: convert them ({name})."
-    for dtype in (torch.int64, torch.float64):
+    for dtype in (torch.int64, torch.float64, torch.int32, torch.uint8):
         try:
             value = case.loss(outputs, case.labels.to(dtype))
         except RuntimeError as error:
             pytest.fail(f"{hint} {error}")
         torch.testing.assert_close(value, case.loss(outputs, case.labels), msg=hint)
+
+
+def test_a_shift_is_no_whole_number_where_labels_are():
+    losses = [
+        paraphrase_loss(outputs_for("paraphrase"), labels, shift=0.7)
+        for labels in (BINARY_LABELS, BINARY_LABELS.long())
+    ]
+    assert torch.equal(*losses), "with labels of int64 the shift of 0.7 is made a whole number"
 
 
 @each_loss
@@ -499,6 +520,10 @@ def test_extreme_logits_stay_finite():
     loss = sentiment_loss(torch.tensor([[1e4, 0, 0, 0, 0]]), torch.tensor([1.0]))
     assert loss.item() == pytest.approx(1e4), (
         "inf, nan or far too small: take the loss that works on logits, not the log of a softmax"
+    )
+    loss = sentiment_loss(torch.tensor([[1e4] * 5, [0.0] * 5]), torch.zeros(2))
+    assert loss.item() == pytest.approx(math.log(5)), (
+        "is the largest logit of the whole batch taken off? Take off that of each row"
     )
 
 
@@ -548,7 +573,9 @@ def test_a_weighted_loss_over_all_rows_is_that_of_scikit_learn(num_classes):
         shares = torch.stack([1 - logits.sigmoid(), logits.sigmoid()], dim=1)
         # Equal weights change nothing.
         equal = paraphrase_loss(logits, labels, weights=torch.ones(2))
-        assert float(equal) == pytest.approx(float(paraphrase_loss(logits, labels)))
+        assert float(equal) == pytest.approx(float(paraphrase_loss(logits, labels))), (
+            "equal weights change nothing: the mean is over all rows, and not over each class"
+        )
     else:
         logits = torch.randn(12, 3, generator=generator)
         loss = sentiment_loss(logits, labels, weights)
