@@ -109,8 +109,8 @@ def prior_shift(share: float, prior: float) -> float:
 def similarity_loss(prediction: Tensor, labels: Tensor) -> Tensor:
     """Mean squared error on the 0 to 5 scale of the labels (STS).
 
-    prediction: (B,), any float dtype, unbounded. labels: (B,), 0 to 5. Both in points of
-    similarity. Returns a float32 scalar >= 0, in squared points. Raises ValueError if the shapes
+    prediction: (B,), any float dtype, unbounded. labels: (B,), 0 to 5 in any dtype. Both in points
+    of similarity. Returns a float32 scalar >= 0, in squared points. Raises ValueError if the shapes
     differ: PyTorch would broadcast (B, 1) against (B,) to (B, B), give only a warning, and train
     towards the mean.
     """

@@ -37,6 +37,8 @@ def warm_up() -> None:
     # A thread of torch's would not be there in a forked process.
     torch.set_num_threads(1)
     AdamW([nn.Parameter(torch.zeros(1))])
+    # It imports further modules when it is called first.
+    torch.broadcast_shapes((1,), (1,))
     torch.zeros(2, 2).half().float().log_softmax(dim=-1)
     torch.zeros(2, 2).bfloat16() @ torch.zeros(2, 2).bfloat16()
 

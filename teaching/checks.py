@@ -238,7 +238,7 @@ CHECKS: dict[str, list[Check]] = {
     ],
     "mask_to_bias": [
         MASK("float32", dtype=torch.float32),
-        MASK("no padding", dtype=torch.float32, attention_mask=fixed([[1] * 6])),
+        MASK("no padding", is_weak=True, dtype=torch.float32, attention_mask=fixed([[1] * 6])),
         MASK("float64", dtype=torch.float64),
         MASK("bfloat16", dtype=torch.bfloat16),
         MASK("float16", dtype=torch.float16),
@@ -437,6 +437,8 @@ CHECKS: dict[str, list[Check]] = {
         SIMILARITY("far off", prediction=outputs(6, scale=300.0)),
         SIMILARITY("bfloat16", prediction=eighths(6), **BFLOAT16),
         SIMILARITY("float64", cast_to=torch.float64),
+        SIMILARITY("labels of int64", labels=whole(6, 6)),
+        SIMILARITY("labels of float64", labels=lambda rng: rng.uniform(0, 5, 6)),
         SIMILARITY("shapes", error="ValueError", prediction=outputs(6, 1)),
         SIMILARITY("one prediction", error="ValueError", prediction=outputs(1)),
     ],

@@ -455,7 +455,7 @@ def test_float32_whatever_comes_in(name, dtype):
     assert outputs.grad.dtype == dtype
 
 
-@pytest.mark.parametrize("name", ["sentiment", "paraphrase"])
+@pytest.mark.parametrize("name", ["sentiment", "paraphrase", "similarity"])
 def test_labels_of_any_dtype(name):
     case = CASES[name]
     outputs = outputs_for(name)
@@ -465,7 +465,9 @@ def test_labels_of_any_dtype(name):
             value = case.loss(outputs, case.labels.to(dtype))
         except RuntimeError as error:
             pytest.fail(f"{hint} {error}")
-        torch.testing.assert_close(value, case.loss(outputs, case.labels), msg=hint)
+        assert value.dtype == torch.float32, f"{hint} The loss of labels of {dtype} is float32."
+        expected = case.loss(outputs, case.labels.to(dtype).float())
+        torch.testing.assert_close(value, expected, msg=hint)
 
 
 def test_a_shift_is_no_whole_number_where_labels_are():

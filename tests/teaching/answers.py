@@ -33,6 +33,15 @@ def student_file(name: str, body: str, before: str = "") -> str:
 
 STYLES: list[tuple[str, str]] = [
     (
+        "attention",
+        """
+scores = query @ key.transpose(-2, -1) / query.size(-1) ** 0.5
+if mask_bias is not None:
+    scores = scores + mask_bias.expand(torch.broadcast_shapes(mask_bias.shape, scores.shape))
+return dropout(scores.softmax(-1), dropout_probability, training) @ value
+""",
+    ),
+    (
         "sentiment_loss",
         """
 assert hasattr(logits, "shape") and logits.ndim == 2, "expected {}, found {}".format(2, logits.ndim)
@@ -585,6 +594,10 @@ HOSTILE: list[tuple[str, str]] = [
     ("attention", "return open('/proc/self/environ').read()"),
     ("attention", "return is_right"),
     ("mask_to_bias", "return attention_mask"),
+    (
+        "mask_to_bias",
+        "return torch.zeros(len(attention_mask), 1, 1, attention_mask.size(1), dtype=dtype)",
+    ),
     ("MultiHeadAttention.project", "return [self.query(hidden_states)] * 3"),
     ("MultiHeadAttention.forward", "return self.probabilities(hidden_states, mask_bias)"),
     ("MultiHeadAttention.forward", "return nn.MultiheadAttention(8, 2)(hidden_states)"),
