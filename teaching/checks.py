@@ -478,7 +478,10 @@ CHECKS: dict[str, list[Check]] = {
             same=lambda rng: judging.sometimes(rng) | (np.arange(6) == rng.integers(6))[:, None],
         ),
         INFO_NCE(
-            "equal vectors", anchors=fixed([[1.0, 2, 3]] * 6), positives=fixed([[3.0, 1, 2]] * 6)
+            "equal vectors",
+            is_weak=True,
+            anchors=fixed([[1.0, 2, 3]] * 6),
+            positives=fixed([[3.0, 1, 2]] * 6),
         ),
         INFO_NCE("a temperature near 0", temperature=1e-3),
         INFO_NCE("a tensor near 0 as temperature", temperature=fixed(0.004)),
@@ -533,7 +536,7 @@ CHECKS: dict[str, list[Check]] = {
     "mt_dnn": [
         MT_DNN("all batches", num_calls=2000),
         MT_DNN("weights", argument={"sst": 2.3, "sts": 0.05}),
-        MT_DNN("one task", num_rows={"sts": 7}),
+        MT_DNN("one task", is_weak=True, num_rows={"sts": 7}),
         MT_DNN("no pass", is_weak=True, argument={"para": 0.0}),
         # Of 3, 6 and 2 batches: 4.5, 4.5 and 2.5.
         MT_DNN(

@@ -631,6 +631,13 @@ HOSTILE: list[tuple[str, str]] = [
     ("info_nce", "raise ValueError('as the shapes differ')"),
     ("info_nce", "return multiple_negatives_ranking(anchors, positives, 1 / temperature)"),
     ("info_nce", "return nt_xent(anchors, positives, temperature)"),
+    ("info_nce", "return (anchors.sum() + positives.sum()) * 0 + math.log(len(anchors))"),
+    (
+        "mt_dnn",
+        "name, batches = list(first_passes(make_batches, generator).items())[0]\n"
+        "order = torch.randperm(len(batches), generator=generator).tolist()\n"
+        "return [[TaskBatch(name, batches[index])] for index in order]",
+    ),
     ("joint", "return batch_round_robin(make_batches, generator)"),
     ("joint", "return []"),
     ("mt_dnn", "return power(make_batches, generator, 1.0)"),
