@@ -255,6 +255,10 @@ def test_masks_follow_the_seed_and_differ_between_calls():
     torch.manual_seed(3)
     _, again = mask_tokens(input_ids, is_special, 60, MASK)
     assert torch.equal(again, first), "draw from torch's global generator only"
+    assert not torch.equal(first, second), (
+        "two calls choose the same tokens, and each pass over the text is masked anew: draw from "
+        "torch's global generator, without a seed or a generator of your own"
+    )
     hidden = [mask_tokens(input_ids, is_special, 60, MASK, 1.0)[0] for _ in range(2)]
     assert not torch.equal(*hidden), (
         "two calls replace the tokens alike: draw the fate from torch's global generator, too"
@@ -277,10 +281,6 @@ def test_masks_follow_the_seed_and_differ_between_calls():
     assert len({int((ids == 99).sum()) for ids in hidden}) > 1, (
         "each call makes the same number of tokens [MASK]: each chosen token draws its fate by "
         "itself, and 80 % of them are no fixed number"
-    )
-    assert not torch.equal(first, second), (
-        "two calls choose the same tokens, and each pass over the text is masked anew: draw from "
-        "torch's global generator, without a seed or a generator of your own"
     )
 
 

@@ -268,8 +268,9 @@ def chance_of_first(sample: Callable[..., list[Step]]) -> float:
 
 def test_mt_dnn_shuffles_the_tasks_evenly():
     assert chance_of_first(mt_dnn) > 1e-4, (
-        "some tasks come first too often: are batches shuffled within each task only, or is each "
-        "swapped with any other? torch.randperm draws each order alike"
+        "some tasks come first too often: are batches shuffled within each task only, is each "
+        "swapped with any other, or has each task the same chance, whatever it has left? "
+        "torch.randperm draws each order alike"
     )
 
 

@@ -327,7 +327,8 @@ def test_a_probability_as_label_of_paraphrases_by_hand():
             (sure + math.log(28)) / 2: "the label 1/4 became 0; no label is made a whole number.",
             (sure + math.log(4)) / 2: "the label 1/4 became 0; no label is made a whole number.",
             0.74583: "the label 1/4 became 0; no label is rounded.",
-            0.75865: "the shift is multiplied by the label; a label of 1/4 gets none.",
+            0.75865: "the shift is multiplied by the label here. Labels 0 and 1 get the whole "
+            "shift, and a label between them none.",
             0.39925: "the shift has the sign of the label; it is added to both classes alike.",
             1.67846: "the shift multiplies the logit; add it.",
             0.55582: "the shift is added to the probability; add it to the logit.",
