@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import nullcontext
 from functools import partial
 from types import MappingProxyType
 from typing import Any
@@ -23,7 +24,8 @@ Values = dict[str, Any]
 # none of its arguments. `seed`: of torch. `draws`: how often the rows of the arrays are repeated.
 # `cast`: the arrays that are passed in the dtype `cast_to`. `gradients_of`: the arrays whose
 # gradients are judged, and "weights" for those of a module. `leaves`: their tensors by name.
-SETTINGS_OF_CALLS = {"seed", "draws", "cast", "cast_to", "gradients_of", "leaves"}
+# `under`: makes the context of the call, such as torch.no_grad.
+SETTINGS_OF_CALLS = {"seed", "draws", "cast", "cast_to", "gradients_of", "leaves", "under"}
 
 # Calls a function, with the values of a case.
 Call = Callable[[Any, Values], Any]
@@ -97,20 +99,10 @@ def described(value: Any) -> Any:
 
 
 def call_plain(function: Any, values: Values) -> Any:
-    """Pass the values by name."""
-    return function(**{key: value for key, value in values.items() if key not in SETTINGS_OF_CALLS})
-
-
-def call_under_autocast(function: Any, values: Values) -> Any:
-    """`call_plain`, where autocast would compute products in bfloat16."""
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        return call_plain(function, values)
-
-
-def call_without_gradients(function: Any, values: Values) -> Any:
-    """`call_plain` under no_grad."""
-    with torch.no_grad():
-        return call_plain(function, values)
+    """Pass the values by name, inside the context `under`."""
+    arguments = {key: value for key, value in values.items() if key not in SETTINGS_OF_CALLS}
+    with values.get("under", nullcontext)():
+        return function(**arguments)
 
 
 def call_mask_to_bias(function: Any, values: Values) -> Tensor:

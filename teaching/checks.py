@@ -45,7 +45,8 @@ class Check(NamedTuple):
         """Draw the values of a case."""
         values: Values = {"seed": int(rng.integers(2**31))}
         for name, value in self.values.items():
-            values[name] = value(rng) if name != "build" and callable(value) else value
+            is_drawn = callable(value) and name not in ("build", "under")
+            values[name] = value(rng) if is_drawn else value
         return values
 
 
@@ -231,7 +232,8 @@ CHECKS: dict[str, list[Check]] = {
         DROPPED_ATTENTION("dropout without a mask", **DROPPED),
         DROPPED_ATTENTION(
             "dropout of one token, without gradients",
-            **DROPPED | {"call": calls.call_without_gradients},
+            under=torch.no_grad,
+            **DROPPED,
             **dict.fromkeys(("query", "key", "value"), normal(2, 3, 1, 6)),
         ),
         DROPPED_ATTENTION("no dropout in evaluation"),
@@ -487,7 +489,7 @@ CHECKS: dict[str, list[Check]] = {
         INFO_NCE("a tensor near 0 as temperature", temperature=fixed(0.004)),
         HARD_NEGATIVES(
             "autocast",
-            call=calls.call_under_autocast,
+            under=partial(torch.autocast, "cpu", dtype=torch.bfloat16),
             cast=["anchors", "positives", "hard_negatives"],
             cast_to=torch.float32,
         ),
