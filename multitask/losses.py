@@ -69,8 +69,9 @@ def paraphrase_loss(
     several labels, logit and labels are (B, L), weights (2, L), and the mean is over all B L
     labels.
 
-    Returns a float32 scalar >= 0. For a logit of 0 it is log 2 = 0.693. Raises ValueError if the
-    shapes differ. Compare with torch.nn.BCEWithLogitsLoss.
+    Returns a float32 scalar >= 0. For a logit of 0 it is log 2 = 0.693, and has its gradient there,
+    too: a head may begin at 0. Raises ValueError if the shapes differ. Compare with
+    torch.nn.BCEWithLogitsLoss.
     """
     if logit.shape != labels.shape:
         raise shape_error(logit, labels)

@@ -409,6 +409,7 @@ CHECKS: dict[str, list[Check]] = {
     ],
     "paraphrase_loss": [
         PARAPHRASE("values"),
+        PARAPHRASE("logits of 0", logit=fixed([0.0] * 6)),
         PARAPHRASE("large logits", logit=outputs(6, scale=300.0)),
         PARAPHRASE("shift", shift=1.7),
         PARAPHRASE("shift down", shift=-1.7),

@@ -236,12 +236,14 @@ def hint_of_network(feed_forward_class: type[FeedForward]) -> str:
         return ""
     if not torch.equal(found, layer(x)):
         return "two calls differ: nothing is dropped in the network; BertLayer drops."
+    right = layer.down(F.gelu(layer.up(x)))
+    if is_equal(found, right.transpose(0, 1).reshape(x.shape)):
+        return "tokens come back in another order: join the tokens of a row, dim=1, not the rows."
     if not torch.allclose(found[:, :1], layer(x[:, :1])):
         return "a token's result depends on the others; each token is transformed by itself."
     up = layer.up(x)
     down = layer.down
     gelu = F.gelu
-    right = down(gelu(up))
     mistakes = {
         "the activation comes last; it stands between the two layers: down(gelu(up(x))).": gelu(
             down(up)

@@ -315,7 +315,8 @@ def test_the_pieces_of_a_word_are_chosen_together():
     counts = torch.stack([word.any(1) for word in words], dim=1).long()
     for number in counts.sum(0).tolist():
         assert number == pytest.approx(300, abs=4 * math.sqrt(1000 * 0.3 * 0.7)), (
-            "a word is chosen with the probability of one token, however many pieces it has"
+            "a word is chosen with the probability of one token, however many pieces it has, and "
+            "not where any of its pieces is drawn"
         )
     pairs = (counts[:, 0] * 2 + counts[:, 1]).bincount(minlength=4)
     expected = [1000 * share for share in (0.49, 0.21, 0.21, 0.09)]

@@ -583,7 +583,8 @@ def check_decay_follows_the_schedule(optimizer_class: OptimizerClass) -> None:
     parameter.grad = torch.ones(1)
     optimizer.step()
     assert parameter.item() == 1.0, (
-        "read lr from the group at each step: does the decay use the current learning rate?"
+        "read all settings from the group at each step, and none from the optimizer's defaults: "
+        "does the decay use the current learning rate?"
     )
     assert optimizer.state[parameter]["first_moment"].item() != 0, (
         "with lr = 0, as at the start of a warm-up, the moments follow the gradient all the same"

@@ -350,7 +350,8 @@ def test_a_shift_is_added_in_float32():
         expected = paraphrase_loss(logit.float() + shift, labels)
         found = paraphrase_loss(logit.float(), labels, shift=shift)
         assert torch.allclose(found, expected, rtol=1e-5), (
-            f"a shift of {shift} is added to each logit whose label is 0 or 1"
+            f"a shift of {shift} is added to each logit whose label is 0 or 1, as it is: is it "
+            "multiplied by the label, or left out below 0?"
         )
         passed = logit.float()
         paraphrase_loss(passed, labels, shift=shift)
@@ -469,6 +470,15 @@ def test_labels_of_any_dtype(name):
         assert value.dtype == torch.float32, f"{hint} The loss of labels of {dtype} is float32."
         expected = case.loss(outputs, case.labels.to(dtype).float())
         torch.testing.assert_close(value, expected, msg=hint)
+
+
+def test_a_logit_of_0_has_its_gradient():
+    logit = torch.zeros(2, requires_grad=True)
+    paraphrase_loss(logit, torch.tensor([1.0, 0.0])).backward()
+    assert logit.grad.tolist() == pytest.approx([-0.25, 0.25]), (
+        f"the gradient at logits of 0 is {logit.grad.tolist()}, expected [-0.25, 0.25]: max(z, 0) "
+        "and |z| have none there. Take the loss that works on logits, logsigmoid or softplus"
+    )
 
 
 def test_a_shift_is_no_whole_number_where_labels_are():
