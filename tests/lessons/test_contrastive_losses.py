@@ -36,7 +36,7 @@ MISTAKES = {
     2.0091: "these are dot products; divide each vector by its length, so that they are cosines.",
     0.4791: "the temperature is missing.",
     0.5772: "the cosines are multiplied by the temperature; divide.",
-    0.6602: "this is the sum over the batch; take the mean.",
+    0.6602: "this is the sum over the batch, or divided by the temperature; take the mean.",
     0.4100: "the softmax runs down the columns, or anchors and positives are swapped: anchor i "
     "looks for its positive among row i.",
     0.3700: "this is the mean over rows and columns; SimCSE has rows only (bsc has both).",
@@ -54,7 +54,7 @@ MISTAKES = {
     1.0372: "the positive of row i stands in column i, not in column 0.",
     1.3301: "the sign is wrong: a large cosine must get a large probability.",
     0.8301: "this is the mean over all pairs; the diagonal alone counts.",
-    0.1650: "the sum is divided by B^2, halved, or multiplied by the temperature; divide it by B.",
+    0.1650: "the mean is divided by B once more, halved, or multiplied by the temperature.",
     0.3801: "the labels are smoothed; no smoothing is asked for.",
     -0.7234: "the log of the softmax is missing.",
     0.3238: "this is the log of the mean; take the mean of the logs.",
@@ -284,8 +284,17 @@ def check_same(loss) -> None:
         hint = "the diagonal of `same` does not matter: the anchor keeps its own positive."
     message = f"found {found:.4f}, expected {expected:.4f}: {hint}"
     assert found == pytest.approx(expected, abs=1e-6), message
+
+
+def check_same_alone(loss) -> None:
+    """Without `same_hard`, all hard negatives count."""
+    anchors, positives = vectors(10, dtype=torch.float64)
+    hard, _ = vectors(11, dtype=torch.float64)
+    same = torch.zeros(6, 6, dtype=torch.bool)
+    same[0, 3] = True
     found = loss(anchors, positives, 0.5, hard, 0.7, same).item()
-    assert found == pytest.approx(without_hard, abs=1e-6), (
+    expected = hard_by_loop(anchors, positives, hard, 0.7, 0.5, same)
+    assert found == pytest.approx(expected, abs=1e-6), (
         "`same` is about the positives alone: without `same_hard` all hard negatives count"
     )
 
@@ -329,7 +338,9 @@ def check_what_is_left_out(loss) -> None:
     )
 
 
-@pytest.mark.parametrize("check", [check_same, check_same_of_two_for_each, check_what_is_left_out])
+@pytest.mark.parametrize(
+    "check", [check_same, check_same_alone, check_same_of_two_for_each, check_what_is_left_out]
+)
 def test_pairs_that_say_the_same_with_hints(check):
     check(info_nce)
 
@@ -499,7 +510,7 @@ def test_wrong_pairs_cost_more():
 
 
 def test_rows_only():
-    """Unlike the symmetric form, anchors are no negatives of each other, nor are columns summed."""
+    """Unlike in the symmetric form, columns are not summed."""
     anchors, positives = vectors(8)
     assert abs(info_nce(anchors, positives) - info_nce(positives, anchors)) > 1e-2
 

@@ -141,9 +141,7 @@ def mistakes_of_embeddings(layer: BertEmbeddings, ids: Tensor, types: Tensor) ->
         "the segments of the first row are used for all rows.": norm(
             w + p + layer.segment(types[:1])
         ),
-        "the vectors of padding are made 0; the attention masks padding, and nothing here.": norm(
-            total
-        )
+        "the vectors of padding are made 0; attention masks it, and nothing here.": norm(total)
         * (ids != TINY.pad_token_id).unsqueeze(-1),
         EPS: F.layer_norm(total, (24,), norm.weight, norm.bias),
     }

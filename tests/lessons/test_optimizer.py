@@ -210,7 +210,7 @@ MISTAKES: dict[str, dict[str, Part]] = {
     "the second moment adds up g^2, and not the square of the first moment.": {
         "v": lambda s: s.b2 * s.v + (1 - s.b2) * s.m**2
     },
-    "the second moment is (1 - beta_2) g^2 here; square the gradient alone, not its factor.": {
+    "square g alone, and not its factor: the second moment adds up (1 - beta_2) g^2.": {
         "v": lambda s: s.b2 * s.v + ((1 - s.b2) * s.g) ** 2
     },
     "the first moment is not kept: right at step 1, wrong at step 2. Write it to the state, such "
@@ -401,6 +401,7 @@ PROBES: tuple[dict[str, Any], ...] = (
     {"lr": 0.5, "eps": 0.3, "gradients": (3.0, -1.0), "betas": (0.7, 0.95), "correct_bias": False},
     {"lr": 0.25, "eps": 0.3, "gradients": (3.0, -1.0), "weight_decay": 0.2},
     {"lr": 0.25, "eps": 0.3, "gradients": (3.0, 0.0), "weight_decay": 0.2},
+    {"lr": 0.25, "eps": 0.3, "gradients": (-3.0, 1.0), "weight_decay": 0.2, "correct_bias": False},
 )
 
 
@@ -409,7 +410,7 @@ def hint_of(optimizer_class: OptimizerClass, probe: dict[str, Any], hint: str) -
 
     Otherwise what the state says about the moments, or `hint`.
     """
-    probes = (probe, *PROBES)
+    probes = (probe, *(settings for settings in PROBES if settings != probe))
     found = [step_once(optimizer_class, **settings) for settings in probes]
     if all(is_led_to(number, {}, probe) for number, probe in zip(found, probes, strict=True)):
         return f"nearly right: is something rounded, or left out where it is small? {hint}"
@@ -429,7 +430,7 @@ def hint_of(optimizer_class: OptimizerClass, probe: dict[str, Any], hint: str) -
 def is_led_to(found: float, parts: Mapping[str, Part], probe: dict[str, Any]) -> bool:
     """Whether these parts lead to a number. Some divide by 0, overflow, or become complex."""
     try:
-        return math.isclose(found, plain_steps(parts, **probe), rel_tol=1e-6)
+        return math.isclose(found, plain_steps(parts, **probe), rel_tol=1e-6, abs_tol=1e-6)
     except (ArithmeticError, TypeError, ValueError):
         return not math.isfinite(found)
 
@@ -472,7 +473,8 @@ def hint_of_moments(optimizer_class: OptimizerClass) -> str:
 def assert_ends(optimizer_class: OptimizerClass, expected: float, hint: str, **probe: Any) -> None:
     """Compare where a number ends, and explain a wrong one. The hint is for unknown mistakes."""
     found = step_once(optimizer_class, **probe)
-    is_right = found == pytest.approx(expected, abs=1e-9)
+    # A factor may be rounded to float32 on the way.
+    is_right = found == pytest.approx(expected, abs=1e-6)
     if not is_right:
         hint = hint_of(optimizer_class, probe, hint)
     assert is_right, f"found {found:.7g}, expected {expected:.7g}: {hint}"
@@ -597,7 +599,7 @@ def check_each_number_by_itself(optimizer_class: OptimizerClass) -> None:
     optimizer = optimizer_class([parameter], lr=0.5, eps=0.0)
     parameter.grad = torch.tensor([3.0, -1.0], dtype=torch.float64)
     optimizer.step()
-    assert parameter.tolist() == pytest.approx([0.5, 1.5], abs=1e-9), (
+    assert parameter.tolist() == pytest.approx([0.5, 1.5], abs=1e-6), (
         "each number has its own moments: no mean, sum or length over the numbers of a parameter"
     )
     # As in check_decay.
@@ -609,7 +611,7 @@ def check_each_number_by_itself(optimizer_class: OptimizerClass) -> None:
             optimizer.step()
         except IndexError as error:
             pytest.fail(f"a parameter of shape {shape} may be one number, with no rows: {error}")
-        assert parameter.item() == pytest.approx(0.7125, abs=1e-9), (
+        assert parameter.item() == pytest.approx(0.7125, abs=1e-6), (
             f"a parameter of shape {shape} ends at {parameter.item():.5g}, expected 0.7125: its "
             "shape does not matter. The group says whether it decays."
         )
@@ -617,7 +619,7 @@ def check_each_number_by_itself(optimizer_class: OptimizerClass) -> None:
     optimizer = optimizer_class([transposed], lr=0.25, eps=0.0)
     transposed.grad = torch.full((2, 3), 3.0, dtype=torch.float64).t()
     optimizer.step()
-    assert (transposed == 0.75).all(), (
+    assert torch.allclose(transposed, torch.full_like(transposed, 0.75)), (
         "a transposed parameter does not change: its reshape(-1) is a copy. Change it as it is"
     )
 
@@ -716,7 +718,7 @@ def test_slow_loop():
             values[i] -= current * correction * first[i] / (math.sqrt(second[i]) + eps)
             values[i] -= current * decay * values[i]
     hint = "compare with this loop, line by line"
-    is_right = parameter.tolist() == pytest.approx(values, abs=1e-12)
+    is_right = parameter.tolist() == pytest.approx(values, abs=1e-6)
     assert is_right, hint_of(AdamW, PROBES[2], hint)
 
 
@@ -787,10 +789,7 @@ def test_groups_have_their_own_settings():
     optimizer = AdamW(groups, lr=0.01, eps=0.0)
     for parameter in (fast, slow, other):
         parameter.grad = torch.ones(2)
-    try:
-        optimizer.step()
-    except (AttributeError, TypeError) as error:
-        pytest.fail(f"skip parameters whose grad is None ({error})")
+    optimizer.step()
     assert frozen.tolist() == [1.0, 1.0], (
         "without a gradient a parameter is neither moved nor decayed"
     )

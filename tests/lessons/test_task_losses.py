@@ -115,6 +115,50 @@ def assert_loss(found: Tensor, expected: float, mistakes: dict[float, str]) -> N
 # --- by hand --------------------------------------------------------------------------------------
 
 
+# What a wrong loss means, without and with weights.
+SENTIMENT_MISTAKES = {
+    2.12026: "this is the sum over the batch; take the mean.",
+    -1.06013: "the minus of -log is missing.",
+    1.42040: "cross-entropy takes logits: the softmax is applied twice.",
+    0.42365: "the softmax is taken over the batch; it belongs over the classes (dim=1).",
+    0.21203: "the mean runs over the classes, too; a row has one term, and B rows count.",
+    -0.89588: "nll_loss takes log-probabilities: log_softmax is missing.",
+    -0.4: "nll_loss takes log-probabilities; a softmax without its log stands here.",
+    1.13180: "the labels are smoothed; no smoothing is asked for.",
+    0.6: "this is 1 - p of the label; -log p is right.",
+    1.52945: "this is the logarithm to base 2; the natural one is right.",
+    0.63925: "each class has a sigmoid of its own here; take one softmax over all.",
+    0.1: "this is the squared error of probabilities; -log p of the label is right.",
+    1.95601: "the logit of the label is missing, or is another one's: -log p of the label.",
+    0.5: "this is the share of wrong answers, which has no gradient; -log p is right.",
+    1.60944: "one row alone counts: the largest, or that without the label 0.",
+    0.51083: "one row alone counts, the first or the smallest; take the mean.",
+    0.42405: "the sum is divided by the number of classes; divide it by B.",
+    1.0: "this is the squared error of the mean class; -log p of the label is right.",
+    0.55589: "each row has a factor such as (1 - p)^2 here; leave it out.",
+    1.02966: "this is the root of the loss; leave it out.",
+    0.53007: "this is half of the loss; leave the half out.",
+    0.89588: "the last class is missing: a class counts also where no label names it.",
+    1.51828: "the largest logit of each class is taken off; take that of a row (dim=1).",
+}
+WEIGHTED_SENTIMENT_MISTAKES = {
+    1.06013: "the argument weights is left out.",
+    0.78547: "the sum is divided by the sum of the weights; divide it by B.",
+    1.48418: "each row has the weight of its class, and not the mean of the weights.",
+    0.81389: "the weights multiply the loss of a row, not its logits.",
+    3.14191: "this is the sum over the batch; divide it by B.",
+    3.10343: "the weights are squared.",
+    1.12211: "the loss is divided by the mean of the weights; divide its sum by B.",
+    1.24711: "the weights are taken to the root.",
+    0.44884: "the sum is divided by the sum of all weights; divide it by B.",
+    0.62838: "the sum is divided by the number of classes; divide it by B.",
+    1.07329: "the weights multiply the loss of a row; here they change its logits.",
+    3.18040: "the weight of a row is that of its label, not of the class predicted here.",
+    2.12026: "the weights are left out, or each row has those of all rows: (B, 1) times "
+    "(B,) is (B, B). Give both one shape.",
+}
+
+
 def check_sentiment(loss: Loss) -> None:
     """The softmax of the first row is 6/10 and 1/10 four times, that of the second 1/5 each."""
     logits = torch.tensor([[math.log(6), 0, 0, 0, 0], [0, 0, 0, 0, 0]])
@@ -131,51 +175,12 @@ def check_sentiment(loss: Loss) -> None:
     assert_loss(
         found,
         (-math.log(0.6) - math.log(0.2)) / 2,
-        {
-            2.12026: "this is the sum over the batch; take the mean.",
-            -1.06013: "the minus of -log is missing.",
-            1.42040: "cross-entropy takes logits: the softmax is applied twice.",
-            0.42365: "the softmax is taken over the batch; it belongs over the classes (dim=1).",
-            0.21203: "the mean runs over the classes, too; a row has one term, and B rows count.",
-            -0.89588: "nll_loss takes log-probabilities: log_softmax is missing.",
-            -0.4: "nll_loss takes log-probabilities; a softmax without its log stands here.",
-            1.13180: "the labels are smoothed; no smoothing is asked for.",
-            0.6: "this is 1 - p of the label; -log p is right.",
-            1.52945: "this is the logarithm to base 2; the natural one is right.",
-            0.63925: "each class has a sigmoid of its own here; take one softmax over all.",
-            0.1: "this is the squared error of probabilities; -log p of the label is right.",
-            1.95601: "the logit of the label is missing, or is another one's: -log p of the label.",
-            0.5: "this is the share of wrong answers, which has no gradient; -log p is right.",
-            1.60944: "one row alone counts: the largest, or that without the label 0.",
-            0.51083: "one row alone counts, the first or the smallest; take the mean.",
-            0.42405: "the sum is divided by the number of classes; divide it by B.",
-            1.0: "this is the squared error of the mean class; -log p of the label is right.",
-            0.55589: "each row has a factor such as (1 - p)^2 here; leave it out.",
-            1.02966: "this is the root of the loss; leave it out.",
-            0.53007: "this is half of the loss; leave the half out.",
-            0.89588: "the last class is missing: a class counts also where no label names it.",
-            1.51828: "the largest logit of each class is taken off; take that of a row (dim=1).",
-        },
+        SENTIMENT_MISTAKES,
     )
     assert_loss(
         weighted,
         (-3 * math.log(0.6) - math.log(0.2)) / 2,
-        {
-            1.06013: "the argument weights is left out.",
-            0.78547: "the sum is divided by the sum of the weights; divide it by B.",
-            1.48418: "each row has the weight of its class, and not the mean of the weights.",
-            0.81389: "the weights multiply the loss of a row, not its logits.",
-            3.14191: "this is the sum over the batch; divide it by B.",
-            3.10343: "the weights are squared.",
-            1.12211: "the loss is divided by the mean of the weights; divide its sum by B.",
-            1.24711: "the weights are taken to the root.",
-            0.44884: "the sum is divided by the sum of all weights; divide it by B.",
-            0.62838: "the sum is divided by the number of classes; divide it by B.",
-            1.07329: "the weights multiply the loss of a row; here they change its logits.",
-            3.18040: "the weight of a row is that of its label, not of the class predicted here.",
-            2.12026: "the weights are left out, or each row has those of all rows: (B, 1) times "
-            "(B,) is (B, B). Give both one shape.",
-        },
+        WEIGHTED_SENTIMENT_MISTAKES,
     )
 
 

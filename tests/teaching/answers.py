@@ -33,6 +33,21 @@ def student_file(name: str, body: str, before: str = "") -> str:
 
 STYLES: list[tuple[str, str]] = [
     (
+        "AdamW.update",
+        """
+state = self.state[parameter]
+beta_1, beta_2 = group["betas"]
+state["first_moment"].mul_(beta_1).add_(parameter.grad, alpha=1 - beta_1)
+state["second_moment"].mul_(beta_2).add_(parameter.grad.square(), alpha=1 - beta_2)
+size = group["lr"]
+if group["correct_bias"]:
+    root = torch.sqrt(torch.tensor(1 - beta_2 ** state["step"]))
+    size = size * root / (1 - beta_1 ** state["step"])
+parameter.sub_(size * state["first_moment"] / (state["second_moment"].sqrt() + group["eps"]))
+parameter.sub_(group["lr"] * group["weight_decay"] * parameter)
+""",
+    ),
+    (
         "attention",
         """
 scores = query @ key.transpose(-2, -1) / query.size(-1) ** 0.5
