@@ -50,7 +50,9 @@ FOUND = {"attention", "device", "precision", "formulas", "score", "pair_encoding
     ("name", "records"), [("race-minilm", "race"), ("race-mini", "race-mini-dph")]
 )
 def test_an_entry_of_the_race_has_the_options_of_its_records(name, records):
-    for record in read_records(RECORDS / f"{records}.jsonl"):
+    stored = read_records(RECORDS / f"{records}.jsonl")
+    assert [record["seed"] for record in stored] == [0, 1, 2]
+    for record in stored:
         options = record["options"]
         assert {key: options[key] for key in options.keys() - FOUND} == values_of(name)
 
@@ -358,10 +360,10 @@ def test_the_list_shows_all(capsys):
     assert caught.value.code == 0
     text = capsys.readouterr().out
     assert text == recipe_list() + "\n"
-    assert all(name in text for name in (*RECIPES, *COMPARISONS))
-
-    # One line for each recipe, in the order of the reports.
-    lines = text.splitlines()[1 : len(RECIPES) + 1]
+    # One line for each recipe, in the order of the reports, and one for each comparison.
+    lines = text.splitlines()
+    assert [line.split()[0] for line in lines[-len(COMPARISONS) :]] == [*COMPARISONS]
+    lines = lines[1 : len(RECIPES) + 1]
     assert [line.split()[0] for line in lines] == list(RECIPES)
 
     start = "gen-given-para                -  0.836      -      -  "
