@@ -27,7 +27,9 @@ class HandoutOptions(ExercisesOptions):
     """The command line of handout.py."""
 
     folder: Path = positional("DIR", "a new folder")
-    whole: bool = argument(False, "hand out all that git tracks, with training and documents")
+    whole: bool = argument(
+        False, "hand out all that git tracks but this kit: training and documents, too"
+    )
     rehearse: bool = argument(False, "grade the hand-out as it is and with the answers")
 
 
