@@ -127,7 +127,7 @@ def info_nce(
         same_hard: (B, K B) bool, the same for the hard negatives. Here the diagonal counts.
 
     Returns a scalar, at least 0. If all similarities are equal, it is log B, with hard negatives
-    log (1 + K) B. Autocast changes nothing.
+    log (1 + K) B. Autocast changes nothing. A vector of zeros has the cosine 0.
     Raises ValueError for positives of another shape, hard negatives that are not K blocks of it
     (`check_same_shape`), another similarity, or a temperature infinite or not above 0.
 

@@ -146,9 +146,8 @@ def mask_to_bias(attention_mask: Tensor, dtype: torch.dtype) -> Tensor:
     """Turn a mask of tokens into the bias that `attention` adds to its scores.
 
     attention_mask (B, T) of any dtype, 1 for real tokens and 0 for padding. Returns (B, 1, 1, T) of
-    `dtype`: 0 for real tokens, the most negative finite number for padding. Any finite number that
-    makes the weight of padding 0 does, such as -10000. It is not -inf, because a softmax over a row
-    of only -inf is nan.
+    `dtype`: 0 for real tokens, the most negative finite number for padding. Any finite number of
+    -10000 or less does, too. It is not -inf, because a softmax over a row of only -inf is nan.
     """
     is_padding = attention_mask[:, None, None, :] == 0  # (B, 1, 1, T)
     zeros = torch.zeros_like(is_padding, dtype=dtype)  # (B, 1, 1, T)

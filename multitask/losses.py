@@ -23,10 +23,10 @@ def sentiment_loss(logits: Tensor, labels: Tensor, weights: Tensor | None = None
     (`balanced_weights`). The sum is divided by B in any case, and not by the sum of the weights, as
     PyTorch's class does: then a batch of one class would cost as much with any weight.
 
-    Returns a float32 scalar >= 0. For equal logits it is log 5 = 1.609. Raises IndexError or
-    RuntimeError (from PyTorch) for a label outside 0 to C - 1. PyTorch's function leaves out rows
-    labelled -100. No task has that label, so any result for it is right. Compare with
-    torch.nn.CrossEntropyLoss.
+    Returns a float32 scalar >= 0. For equal logits it is log 5 = 1.609. Autocast changes nothing.
+    Raises IndexError or RuntimeError (from PyTorch) for a label outside 0 to C - 1. PyTorch's
+    function leaves out rows labelled -100. No task has that label, so any result for it is right.
+    Compare with torch.nn.CrossEntropyLoss.
     """
     if weights is not None:
         of_rows = F.cross_entropy(logits.float(), labels.long(), weights, reduction="none")  # (B,)
@@ -70,8 +70,8 @@ def paraphrase_loss(
     labels.
 
     Returns a float32 scalar >= 0. For a logit of 0 it is log 2 = 0.693, and has its gradient there,
-    too: a head may begin at 0. Raises ValueError if the shapes differ. Compare with
-    torch.nn.BCEWithLogitsLoss.
+    too: a head may begin at 0. Autocast changes nothing. Raises ValueError if the shapes differ.
+    Compare with torch.nn.BCEWithLogitsLoss.
     """
     if logit.shape != labels.shape:
         raise shape_error(logit, labels)
@@ -111,9 +111,9 @@ def similarity_loss(prediction: Tensor, labels: Tensor) -> Tensor:
     """Mean squared error on the 0 to 5 scale of the labels (STS).
 
     prediction: (B,), any float dtype, unbounded. labels: (B,), 0 to 5 in any dtype. Both in points
-    of similarity. Returns a float32 scalar >= 0, in squared points. Raises ValueError if the shapes
-    differ: PyTorch would broadcast (B, 1) against (B,) to (B, B), give only a warning, and train
-    towards the mean.
+    of similarity. Returns a float32 scalar >= 0, in squared points. Autocast changes nothing.
+    Raises ValueError if the shapes differ: PyTorch would broadcast (B, 1) against (B,) to (B, B),
+    give only a warning, and train towards the mean.
     """
     if prediction.shape != labels.shape:
         raise shape_error(prediction, labels)

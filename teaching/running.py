@@ -20,7 +20,7 @@ from teaching.children import Send, run_in_child
 from teaching.grafting import Graft, Refused, graft, refusing, released_function
 from teaching.judging import Answer, read_answer
 
-SECONDS = 10  # of computing, for all checks of a function
+SECONDS = 20  # of computing, for all checks of a function
 WAIT = 6  # times as long, because a busy machine computes less
 MEMORY = 2 * 1024**3  # bytes beside those that Python and torch take
 LONGEST = 64 * 1024**2  # bytes of an answer

@@ -373,7 +373,7 @@ if not set(labels.long().tolist()) <= set(range(logits.size(1))):
     raise RuntimeError("a label is no class")
 p = torch.log_softmax(logits.float(), dim=1)
 w = torch.ones(p.shape[1]) if weights is None else weights
-return -(torch.diag(w) @ p.T)[labels.long(), torch.arange(len(p))].mean()
+return -(w[:, None] * p.T)[labels.long(), torch.arange(len(p))].mean()
 """,
     ),
     (
@@ -415,7 +415,7 @@ def scores(x):
     products = (anchors[:, None] * x).sum(dim=2)
     if similarity == "dot":
         return products / temperature
-    lengths = anchors.norm(dim=1)[:, None] * x.norm(dim=1)[None]
+    lengths = anchors.norm(dim=1).clamp(min=1e-12)[:, None] * x.norm(dim=1).clamp(min=1e-12)
     return products / lengths / temperature
 
 s = scores(positives)
