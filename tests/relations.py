@@ -38,12 +38,12 @@ def relation(found: Tensor, expected: Tensor) -> str:
 def assert_same_gradients(
     found: Tensor, expected: Tensor, inputs: Sequence[Tensor], hint: str
 ) -> None:
-    """Both results have the same gradients with regard to the inputs, up to rounding in float64."""
+    """Both results have the same gradients with regard to the inputs, up to rounding in float32."""
     assert found.requires_grad, hint
     factors = torch.randn_like(expected)
     gradients = torch.autograd.grad((found * factors).sum(), inputs, allow_unused=True)
     right = torch.autograd.grad((expected * factors).sum(), inputs)
     for gradient, right_gradient in zip(gradients, right, strict=True):
         assert gradient is not None, hint
-        tolerance = 1e-8 * float(right_gradient.abs().max()) + 1e-12
-        assert torch.allclose(gradient, right_gradient, rtol=1e-8, atol=tolerance), hint
+        tolerance = 1e-6 * float(right_gradient.abs().max()) + 1e-12
+        assert torch.allclose(gradient, right_gradient, rtol=1e-6, atol=tolerance), hint

@@ -464,8 +464,8 @@ def hint_of_moments(optimizer_class: OptimizerClass) -> str:
                 return f"{name} is not written to the state. Change it in place, as by mul_."
             if not math.isclose(float(state[name]), expected, rel_tol=1e-5):
                 return (
-                    f"{name} is {float(state[name]):.4g} after step {step} with g = {gradient:g}, "
-                    f"expected {expected:.4g}: {formula}."
+                    f"{name} is {float(state[name]):.7g} after step {step} with g = {gradient:g}, "
+                    f"expected {expected:.7g}: {formula}."
                 )
     return ""
 

@@ -101,7 +101,7 @@ def test_joint_by_hand():
     steps = list(result)
     are_lists = all(isinstance(step, list) for step in steps)
     assert are_lists and all(len(batch) == 2 for step in steps for batch in step), (
-        "a step is a list of TaskBatch(name, rows), one for each task"
+        "a step is a list of TaskBatch(task, rows), one for each task"
     )
     assert not steps or any(len(step) > 1 for step in steps), (
         "each step holds one task; one batch of every task makes a step of joint"
@@ -217,7 +217,7 @@ def test_mt_dnn_by_hand():
     steps = mt_dnn(BY_HAND, seeded())
     assert isinstance(steps, list), f"found {steps}, expected a list of steps: not written yet?"
     assert all(isinstance(step, list) for step in steps), (
-        "a step is a list of TaskBatch(name, rows), here of a single one"
+        "a step is a list of TaskBatch(task, rows), here of a single one"
     )
     for seed in range(5):
         drawn = [str(step) for step in mt_dnn(BY_HAND, seeded(seed))]
@@ -231,7 +231,7 @@ def test_mt_dnn_by_hand():
         "the same generator state gives the same plan: is the shuffle drawn from the generator "
         "that is passed, and not from another source of chance?"
     )
-    orders = {str(mt_dnn(BY_HAND, seeded(seed))) for seed in range(40)}
+    orders = {str(mt_dnn(BY_HAND, seeded(seed))) for seed in range(100)}
     assert len(orders) == 6, (
         "three batches have six orders, and each of them may come: is the pool of all tasks "
         "shuffled as one?"

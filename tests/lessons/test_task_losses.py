@@ -365,7 +365,7 @@ def test_a_shift_is_added_in_float32():
             "Make a new tensor"
         )
         found = paraphrase_loss(logit, labels, shift=shift)
-        assert torch.equal(found, expected), (
+        assert torch.allclose(found, expected, rtol=1e-5), (
             "convert the logit to float32 before the shift is added"
         )
     weights = torch.tensor([1.0, 3.0])
@@ -500,7 +500,10 @@ def test_under_autocast_as_without(name):
     outputs = outputs_for(name, torch.bfloat16)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         value = case.loss(outputs, case.labels)
-    hint = "autocast makes the loss less exact: convert the outputs with .float() before."
+    hint = (
+        "autocast makes the loss less exact: convert the outputs with .float() before, and take no "
+        "matrix product, which autocast computes in bfloat16."
+    )
     torch.testing.assert_close(value, case.loss(outputs, case.labels), rtol=0, atol=0, msg=hint)
 
 
@@ -540,7 +543,7 @@ def test_extreme_logits_stay_finite():
         "inf, nan or far too small: take the loss that works on logits, not the log of a softmax"
     )
     loss = sentiment_loss(torch.tensor([[1e4] * 5, [0.0] * 5]), torch.zeros(2))
-    assert loss.item() == pytest.approx(math.log(5)), (
+    assert loss.item() == pytest.approx(math.log(5), abs=1e-3), (
         "is the largest logit of the whole batch taken off? Take off that of each row"
     )
 

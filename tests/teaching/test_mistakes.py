@@ -6,7 +6,8 @@ import re
 
 import pytest
 
-from tests.teaching.answers import FILE_OF, released
+from teaching.grafting import graft, module_of
+from tests.teaching.answers import BEFORE_STYLES, FILE_OF, ROOT, STYLES, released, student_file
 from tests.teaching.mistakes import (
     MISTAKES,
     Mistake,
@@ -31,3 +32,12 @@ def test_the_released_function_is_no_mistake(name):
     right = wrong_function(Mistake(name, "none", released(name), "", ""))
     assert first_failed_check(name, right) == ""
     assert first_message(name, right) == ""
+
+
+@pytest.mark.parametrize(("name", "body"), STYLES)
+def test_a_right_answer_in_another_style_passes_the_visible_tests(name, body):
+    file = FILE_OF[name]
+    text = student_file(name, body.strip(), BEFORE_STYLES)
+    clean = (ROOT / file).read_text(encoding="utf-8")
+    function = graft(clean, text, name, module_of(file)).function
+    assert first_message(name, function) == ""
