@@ -33,6 +33,62 @@ def student_file(name: str, body: str, before: str = "") -> str:
 
 STYLES: list[tuple[str, str]] = [
     (
+        "MultiHeadAttention.project",
+        """
+layers = (self.query, self.key, self.value)
+weight = torch.cat([layer.weight for layer in layers])
+bias = torch.cat([layer.bias for layer in layers])
+return list(F.linear(hidden_states, weight, bias).chunk(3, dim=-1))
+""",
+    ),
+    (
+        "BertEmbeddings.forward",
+        """
+parts = [self.word(input_ids), self.positions_of(input_ids)]
+if self.segment is not None:
+    parts.append(self.segment(token_type_ids))
+embedded = self.norm(sum(parts))
+if self.training:
+    embedded = self.dropout(embedded)
+return embedded if self.project is None else self.project(embedded)
+""",
+    ),
+    (
+        "BertLayer.forward",
+        """
+attended = self.attention(hidden_states, mask_bias)
+if positions is not None:
+    hidden_states, attended = (tokens_at(x, positions) for x in (hidden_states, attended))
+states = self.attention_norm(hidden_states + self.dropout(attended))
+parts = [self.feed_forward(part) for part in states.split(1, dim=1)]
+return self.feed_forward_norm(states + self.dropout(torch.cat(parts, dim=1)))
+""",
+    ),
+    (
+        "linear",
+        """
+rest = torch.tensor((num_steps - step) / max(1, num_steps - num_warmup_steps)).clamp(0, 1).item()
+return min(warmup(step, num_warmup_steps), rest) if step < num_steps else 0
+""",
+    ),
+    (
+        "attention",
+        """
+scores = query @ key.mT / math.sqrt(query.shape[-1])
+scores = scores if mask_bias is None else scores + mask_bias
+weights = F.softmax(scores, dim=-1, dtype=torch.float32).to(value.dtype)
+return dropout(weights, dropout_probability, training) @ value
+""",
+    ),
+    (
+        "sentiment_loss",
+        """
+logits, labels = logits.float(), labels.long()
+rows = logits.logsumexp(1) - logits.gather(1, labels[:, None]).squeeze(1)
+return (rows if weights is None else rows * weights[labels]).mean()
+""",
+    ),
+    (
         "AdamW.update",
         """
 state = self.state[parameter]
