@@ -549,7 +549,7 @@ CHECKS: dict[str, list[Check]] = {
         ),
     ],
     "mt_dnn": [
-        MT_DNN("all batches", num_calls=2000),
+        MT_DNN("all batches", num_calls=4000),
         MT_DNN("weights", argument={"sst": 2.3, "sts": 0.05}),
         MT_DNN("one task", is_weak=True, num_rows={"sts": 7}),
         MT_DNN("no pass", is_weak=True, argument={"para": 0.0}),
