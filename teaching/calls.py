@@ -139,11 +139,6 @@ def call_module(function: Any, values: Values) -> Any:
         values["leaves"].update(module.named_parameters())
     module.train(values.get("training", False))
     arguments = {name: value for name, value in values.items() if isinstance(value, Tensor | None)}
-    if "draws" in values and "positions" in values:
-        # Of each draw its own tokens.
-        num_tokens = values["hidden_states"].flatten(0, 1).size(0) // values["draws"]
-        offsets = num_tokens * torch.arange(values["draws"])[:, None]
-        arguments["positions"] = (values["positions"].view(values["draws"], -1) + offsets).flatten()
     output = function(module, **arguments)
     # Three tensors are not one of three times the rows.
     return torch.stack([*output])[None] if isinstance(output, tuple | list) else output

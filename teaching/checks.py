@@ -355,7 +355,10 @@ CHECKS: dict[str, list[Check]] = {
         LAYER(
             "dropout of some tokens",
             config={"hidden_dropout_prob": 0.5},
-            positions=fixed([2, 7]),
+            # A tensor is not repeated: tokens 2 and 7 of the ten of each draw.
+            positions=lambda rng: (
+                10 * torch.arange(1000)[:, None] + torch.tensor([2, 7])
+            ).flatten(),
             **DROPPED,
         ),
     ],

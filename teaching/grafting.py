@@ -116,9 +116,8 @@ Size LongTensor FloatTensor DoubleTensor BoolTensor Parameter newaxis itemsize e
 is_cuda is_sparse is_same_size is_signed can_cast broadcast_shapes set_grad_enabled inference_mode
 arcsin arccos arctan2 acosh asinh atanh angle addbmm_ bitwise_not_ bitwise_xor_ erfc_ eq_ ne_ gt_
 ge_ lt_ le_ exp2_ float_power_ fmod_ log2_ log10_ logit_ remainder_ nan_to_num_ sign_ renorm_ sinh_
-ndtr cdf xlogy_ index_reduce_ dsplit matrix_exp pinverse svd qr nanquantile swapaxes_ special expit
-entr
-cumulative_trapezoid pdist corrcoef cov conj_physical narrow_copy nonzero_static isreal
+xlogy_ index_reduce_ dsplit matrix_exp pinverse svd qr nanquantile swapaxes_ special expit entr
+ndtr cdf cumulative_trapezoid pdist corrcoef cov conj_physical narrow_copy nonzero_static isreal
 cosine_embedding_loss CosineEmbeddingLoss hinge_embedding_loss margin_ranking_loss
 triplet_margin_loss gaussian_nll_loss poisson_nll_loss multi_margin_loss soft_margin_loss selu mish
 celu hardswish hardsigmoid softshrink gumbel_softmax alpha_dropout Softmin SiLU ELU LeakyReLU
