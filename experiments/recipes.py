@@ -481,7 +481,7 @@ GEN_ENSEMBLE = (
 # One choice at a time, beside a control. What an entry does not name has its default.
 
 CT_TABLE_2: Values = {"head": "cosine", "tasks": "sts", "common_layer": "none", "epochs": 8}
-# About the share of duplicates in the course's dev file: the rules of the race allow to choose it.
+# para_prior: about the share of duplicates in the dev file, which the rules of the race allow.
 RACE: Values = {"epochs": 2, "averaging": "ema", "para_prior": 0.37}
 
 COMPARISONS: dict[str, Values] = {

@@ -1,8 +1,9 @@
-"""How a result differs from the right one, for lesson tests. A hand-out has this file, too."""
+"""How a result or an error differs from the right one. A hand-out has this file, too."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -47,3 +48,12 @@ def assert_same_gradients(
         assert gradient is not None, hint
         tolerance = 1e-6 * float(right_gradient.abs().max()) + 1e-12
         assert torch.allclose(gradient, right_gradient, rtol=1e-6, atol=tolerance), hint
+
+
+def error_of(call: Callable[[], Any]) -> Exception | None:
+    """The exception that a call raises, or None."""
+    try:
+        call()
+    except Exception as error:
+        return error
+    return None

@@ -43,7 +43,7 @@ def test_every_recipe_makes_options_that_differ_from_the_defaults(name):
 
 
 # What a run sets by itself.
-FOUND = {"attention", "device", "precision", "formulas", "score", "pair_encoding"}
+CHOSEN_BY_THE_RUN = {"attention", "device", "precision", "formulas", "score", "pair_encoding"}
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_an_entry_of_the_race_has_the_options_of_its_records(name, records):
     assert [record["seed"] for record in stored] == [0, 1, 2]
     for record in stored:
         options = record["options"]
-        assert {key: options[key] for key in options.keys() - FOUND} == values_of(name)
+        assert {key: options[key] for key in options.keys() - CHOSEN_BY_THE_RUN} == values_of(name)
 
 
 @pytest.mark.parametrize("name", RECIPES)

@@ -249,7 +249,11 @@ def hint_of_mask(attend: Attend, hint: str) -> str:
     scores = query @ key.transpose(-2, -1) / math.sqrt(query.size(-1))
     kept = (bias == 0).double()
     weights = (scores + bias).softmax(dim=-1)
+    of_other_rows = bias.expand(2, 3, 4, 4).transpose(0, 1).reshape(scores.shape)
     mistakes = {
+        "heads get the mask of another row: are rows and heads flattened in another order?": (
+            (scores + of_other_rows).softmax(dim=-1)
+        ),
         "a masked token still counts: mask_bias has no effect. Add it to the scores, before the "
         "softmax.": scores.softmax(dim=-1),
         "only masked tokens count: mask_bias is added to the scores. Is it subtracted?": (
@@ -285,10 +289,6 @@ def hint_of_mask(attend: Attend, hint: str) -> str:
             bias != 0, -10.0
         ).softmax(dim=-1),
     }
-    of_others = bias.expand(2, 3, 4, 4).transpose(0, 1).reshape(scores.shape)
-    mistakes[
-        "heads get the mask of another row: are rows and heads flattened in another order?"
-    ] = (scores + of_others).softmax(dim=-1)
     for name, wrong in mistakes.items():
         if found.shape == value.shape and torch.allclose(
             found, wrong @ value, rtol=1e-4, equal_nan=True
@@ -386,7 +386,9 @@ def check_dropout(attend: Attend) -> None:
     try:
         links, again = attend(flat, flat, value, no_mask, 0.75, True).chunk(2, dim=-1)
     except RuntimeError as error:
-        pytest.fail(f"the values may have another last size than queries and keys: {error}")
+        is_size = any(word in str(error) for word in ("size", "shape"))
+        assert not is_size, f"the values may have another last size than queries and keys: {error}"
+        raise
     found = set(links.unique().tolist())
     hint = (
         "are the weights that stay divided by 1 - p, and nothing else? BERT does not make them "
@@ -950,8 +952,7 @@ def wrong_contexts(
     for *parts, mask in itertools.product(*choices, masks.items()):
         words = [name for name, _ in (*parts, mask) if name]
         kinds = {word.replace(name, "") for word, name in zip(words, names, strict=False)}
-        is_same = len(words) > 2 and len(kinds) == 1
-        if is_same:
+        if len(words) > 2 and len(kinds) == 1:
             words[:3] = [f"{words[0]} The same holds for key and value."]
         # At most two mistakes.
         if len(words) < 3:

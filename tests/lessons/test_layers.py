@@ -84,6 +84,20 @@ def assert_close(found: Tensor, expected: Tensor, tolerance: float, hint: str) -
 EPS = "nearly right: has each LayerNorm eps=config.layer_norm_eps (1e-12; torch's default is 1e-5)?"
 
 
+def mistakes_of_positions(layer: BertEmbeddings, ids: Tensor, rest: Tensor) -> dict[str, Tensor]:
+    """The results of wrong rows of the table of positions. rest: words and segments, (2, 4, H)."""
+    table = layer.position.weight
+    wrong_rows = {
+        "they begin at 1": table[1:5],
+        "the order is reversed": table[:4].flip(0),
+        "all tokens have that of token 0": table[:1],
+        "the rows are those of the ids": layer.position(ids),
+        "the rows of the batch have one each": table[:2, None],
+    }
+    row = "position: row t of its table belongs to token t, from 0"
+    return {f"{row}; here {name}.": layer.norm(rest + p) for name, p in wrong_rows.items()}
+
+
 def mistakes_of_embeddings(layer: BertEmbeddings, ids: Tensor, types: Tensor) -> dict[str, Tensor]:
     """The results of mistakes in embeddings, by their hints. ids, types: int64 (2, 4)."""
     norm = layer.norm
@@ -92,8 +106,8 @@ def mistakes_of_embeddings(layer: BertEmbeddings, ids: Tensor, types: Tensor) ->
     s = layer.segment(types)
     total = w + p + s
     scaled = math.sqrt(w.size(-1)) * w
-    row = "position: row t of its table belongs to token t, from 0"
     return {
+        **mistakes_of_positions(layer, ids, w + s),
         "the position embedding is missing.": norm(w + s),
         "the segment embedding is missing: is token_type_ids used?": norm(w + p),
         "the word embedding is missing.": norm(p + s),
@@ -116,13 +130,6 @@ def mistakes_of_embeddings(layer: BertEmbeddings, ids: Tensor, types: Tensor) ->
         ),
         "segments are added twice.": norm(total + s),
         "positions are added twice.": norm(total + p),
-        f"{row}; here they begin at 1.": norm(w + layer.position.weight[1:5] + s),
-        f"{row}; here the order is reversed.": norm(w + p.flip(1) + s),
-        f"{row}; here all tokens have that of token 0.": norm(w + p[:, :1] + s),
-        f"{row}; here the rows are those of the ids.": norm(w + layer.position(ids) + s),
-        f"{row}; here the rows of the batch have one each.": norm(
-            w + layer.position.weight[:2, None] + s
-        ),
         "segments are swapped: 0 is the first sentence in token_type_ids.": norm(
             w + p + layer.segment(1 - types)
         ),
@@ -234,14 +241,14 @@ def hint_of_network(feed_forward_class: type[FeedForward]) -> str:
         return ""
     if not torch.equal(found, layer(x)):
         return "two calls differ: nothing is dropped in the network; BertLayer drops."
-    right = layer.down(F.gelu(layer.up(x)))
+    up = layer.up(x)
+    down = layer.down
+    gelu = F.gelu
+    right = down(gelu(up))
     if is_equal(found, right.transpose(0, 1).reshape(x.shape)):
         return "tokens come back in another order: join the tokens of a row, dim=1, not the rows."
     if not torch.allclose(found[:, :1], layer(x[:, :1])):
         return "a token's result depends on the others; each token is transformed by itself."
-    up = layer.up(x)
-    down = layer.down
-    gelu = F.gelu
     mistakes = {
         "the activation comes last; it stands between the two layers: down(gelu(up(x))).": gelu(
             down(up)

@@ -509,8 +509,7 @@ def test_a_zero_gradient_does_not_end_the_projections():
     hint = "at a zero gradient the others of the order are left out: pass over it alone (continue)"
     for seed in range(20):
         found = pcgrad(gradients, generator=seeded(seed))
-        is_right = is_possible(found, gradients, rtol=1e-9, atol=1e-12)
-        assert is_right, hint
+        assert is_possible(found, gradients, rtol=1e-9, atol=1e-12), hint
 
 
 def test_short_gradients_of_float32_are_projected():

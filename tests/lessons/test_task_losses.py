@@ -27,6 +27,7 @@ from multitask.losses import (
     sentiment_loss,
     similarity_loss,
 )
+from tests.relations import error_of
 
 Loss = Callable[..., Tensor]
 
@@ -145,7 +146,7 @@ WEIGHTED_SENTIMENT_MISTAKES = {
     1.06013: "the argument weights is left out.",
     0.78547: "the sum is divided by the sum of the weights; divide it by B.",
     1.48418: "each row has the weight of its class, and not the mean of the weights.",
-    0.81389: "the weights multiply the loss of a row, not its logits.",
+    0.81389: "the weights multiply the loss of a row; here they change its logits.",
     3.14191: "this is the sum over the batch; divide it by B.",
     3.10343: "the weights are squared.",
     1.12211: "the loss is divided by the mean of the weights; divide its sum by B.",
@@ -190,11 +191,7 @@ def test_sentiment_by_hand():
 
 @pytest.mark.parametrize("label", [5, -1])
 def test_a_label_that_is_no_class_is_refused(label):
-    raised: Exception | None = None
-    try:
-        sentiment_loss(torch.zeros(2, 5), torch.tensor([0, label]))
-    except Exception as error:
-        raised = error
+    raised = error_of(lambda: sentiment_loss(torch.zeros(2, 5), torch.tensor([0, label])))
     assert raised is not None, (
         f"the label {label} of 5 classes gives a loss: it must raise IndexError or "
         "RuntimeError. Some ways to look up a number count from the end or wrap around."
@@ -552,11 +549,7 @@ def test_extreme_logits_stay_finite():
 @pytest.mark.parametrize("loss", [paraphrase_loss, similarity_loss])
 def test_outputs_are_not_broadcast_against_the_labels(loss, shape, label_shape):
     """(B, 1) and (B,) would give (B, B) differences, and a mean that says nothing."""
-    raised: Exception | None = None
-    try:
-        loss(torch.zeros(shape), torch.full(label_shape, 0.5))
-    except Exception as error:
-        raised = error
+    raised = error_of(lambda: loss(torch.zeros(shape), torch.full(label_shape, 0.5)))
     assert raised is not None, (
         f"{shape} against {label_shape} raised no ValueError: was it broadcast, or squeezed? "
         "Compare the shapes before anything else, and raise shape_error"
