@@ -23,7 +23,7 @@ from minbert import BertModel
 from minbert.bert import BertOutput
 from minbert.pooling import pool, positions_read
 from minbert.reporting import terminal
-from minbert.training import runtime
+from minbert.training.batch_outputs import batch_outputs
 
 Batches = Iterable[list[int]]
 Progress = Callable[[list[list[int]]], Batches]  # takes the batches and yields them
@@ -91,7 +91,6 @@ def correlations(cosines: np.ndarray, labels: np.ndarray) -> dict[str, float]:
 # --- sentences to vectors -------------------------------------------------------------------------
 
 
-@torch.no_grad()
 def encode(
     encoder: BertModel,
     rows: EncodedExamples,
@@ -117,30 +116,30 @@ def encode(
     the mode, training or evaluation, that it had.
     """
     device = next(encoder.parameters()).device
-    was_training = encoder.training
-    encoder.eval()
+
+    def compute(indices: list[int]) -> tuple[list[int], dict[str, Tensor]]:
+        batch = rows.batch(indices).to(device)
+        output = encoder(
+            batch.input_ids,
+            batch.attention_mask,
+            batch.token_type_ids,
+            output_hidden_states=with_states,
+            positions=positions_read(batch.attention_mask, pooling),
+        )
+        # What is read from the states is computed in their own precision.
+        with torch.autocast(device.type, enabled=False):
+            tensors = read(output, batch.attention_mask)
+        return indices, {name: tensor.cpu() for name, tensor in tensors.items()}
+
     parts: dict[str, list[list[Tensor]]] = {}  # by name: the parts of first and of second sentences
     order: list[int] = []
-    with runtime.predicting(encoder, device, precision):
-        for indices in batches:
-            batch = rows.batch(indices).to(device)
-            output = encoder(
-                batch.input_ids,
-                batch.attention_mask,
-                batch.token_type_ids,
-                output_hidden_states=with_states,
-                positions=positions_read(batch.attention_mask, pooling),
-            )
-            # What is read from the states is computed in their own precision.
-            with torch.autocast(device.type, enabled=False):
-                tensors = read(output, batch.attention_mask)
-            for name, tensor in tensors.items():
-                sides = parts.setdefault(name, [[], []])
-                # B rows are one side. The 2B rows of pairs read apart are two sides.
-                for side, part in zip(sides, tensor.cpu().split(len(indices)), strict=False):
-                    side.append(part)
-            order += indices
-    encoder.train(was_training)
+    for indices, tensors in batch_outputs(encoder, compute, batches, precision):
+        for name, tensor in tensors.items():
+            sides = parts.setdefault(name, [[], []])
+            # B rows are one side. The 2B rows of pairs read apart are two sides.
+            for side, part in zip(sides, tensor.split(len(indices)), strict=False):
+                side.append(part)
+        order += indices
 
     # Batches come by length. This puts the rows of each side back into their order.
     back = torch.tensor(order).argsort()  # (N,)

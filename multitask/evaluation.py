@@ -7,18 +7,18 @@ from __future__ import annotations
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from data.batching import EncodedExamples, sorted_batches
 from data.examples import evenly_spaced
 from minbert.reporting import terminal
-from minbert.training import runtime
+from minbert.training.batch_outputs import batch_outputs
 from multitask.model import MultitaskBert
 from multitask.options import FineTuningOptions
 from multitask.task_models import TaskModels
 from multitask.tasks import COURSE_TASKS, labels_of, with_overall
 
 
-@torch.no_grad()
 def predict(
     model: MultitaskBert | TaskModels,
     task: str,
@@ -41,21 +41,18 @@ def predict(
             "pair_encoding=model.pair_encoding)."
         )
     device = next(model.parameters()).device
-    was_training = model.training
-    model.eval()
+
+    def compute(indices: list[int]) -> Tensor:
+        numbers = indices if chosen is None else chosen[indices].tolist()
+        return model(task, rows.batch(numbers).to(device)).float()
 
     # Batches of similar length have little padding, but they are not in row order.
-    outputs = []
-    order: list[int] = []
     lengths = rows.lengths if chosen is None else rows.lengths[chosen]
     batches = sorted_batches(lengths, batch_size)
-    with runtime.predicting(model, device, precision, is_packed=len(batches) > 1):
-        for indices in terminal.track(batches, f"predictions of {model.tasks[task].title}"):
-            numbers = indices if chosen is None else chosen[indices].tolist()
-            outputs.append(model(task, rows.batch(numbers).to(device)).float())
-            order += indices
+    tracked = terminal.track(batches, f"predictions of {model.tasks[task].title}")
+    outputs = batch_outputs(model, compute, tracked, precision, is_packed=len(batches) > 1)
+    order = [row for indices in batches for row in indices]
 
-    model.train(was_training)
     # One copy at the end: with a GPU, each copy would wait for its batch.
     in_batch_order = torch.cat(outputs).cpu().numpy()
     return in_batch_order[np.argsort(order)]

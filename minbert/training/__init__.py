@@ -13,6 +13,7 @@ The files in reading order:
     interruption.py   Ctrl-C and other signals to stop.
     processes.py      Several processes that train one model.
     runtime.py        Seeds, random states, device, precision and memory.
+    batch_outputs.py  Runs a model on many batches, two at a time where that is faster.
     int8.py           Linear layers in int8, for predictions on the CPU.
     other_programs.py  What a run says about other programs that use its cores.
     options.py        The options that every stage shares.

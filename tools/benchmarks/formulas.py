@@ -30,7 +30,7 @@ from minbert.commands.ending import exit_code
 from minbert.commands.flags import Parser
 from minbert.linear import Linear, PackedWeight, has_onednn
 from minbert.options import FP32_ONEDNN
-from minbert.training import runtime
+from minbert.training import batch_outputs, runtime
 from tools.benchmarks import inference
 from tools.benchmarks.inputs import sst_examples, write_model
 from tools.benchmarks.recording import HELP, record_measurement
@@ -75,10 +75,22 @@ class Work(NamedTuple):
     num_parts: int
 
 
+def suits_no_threads(model: torch.nn.Module) -> bool:
+    """Whether two batches run at the same time: never."""
+    return False
+
+
 BRANCHES = {
     "dropout": Branch(minbert.dropout, FINE_TUNING),
     "AdamW": Branch(minbert.optimizer, FINE_TUNING),
     "attention of short rows": Branch(minbert.fast, ENCODING, "SHORT_ROW", 0, ("bf16",)),
+    "two batches at a time": Branch(
+        batch_outputs,
+        ENCODING,
+        "suits_threads",
+        suits_no_threads,
+        ("fp32", "int8", "bf16", FP32_ONEDNN),
+    ),
     "weights packed once": Branch(
         PackedWeight, ENCODING, "suits", takes_plain_weight, ("bf16", FP32_ONEDNN)
     ),
@@ -197,7 +209,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     if arguments.cpu_seconds:
         torch.set_num_threads(1)
         clock = time.process_time
-    precisions = ["fp32", *([FP32_ONEDNN] if has_onednn() else [])]
+    precisions = ["fp32", "int8", *([FP32_ONEDNN] if has_onednn() else [])]
     if runtime.is_native("bf16", torch.device("cpu")):
         precisions.append("bf16")
     with tempfile.TemporaryDirectory() as folder:
