@@ -165,10 +165,10 @@ def add_sides(parser: Parser) -> None:
     )
     parser.add_argument(
         "--precision",
-        choices=("auto", "fp32", "bf16", "fp32-onednn"),
+        choices=("auto", "fp32", "bf16", "int8", "fp32-onednn"),
         default="auto",
-        help="of our side. The peers of train_step compute in bf16 if ours does, else in fp32 "
-        "(%(default)s)",
+        help="of our side. The peers of train_step compute in bf16 if ours does, else in fp32. "
+        "int8 is for inference alone (%(default)s)",
     )
 
 
@@ -206,6 +206,8 @@ def find_problem(arguments: argparse.Namespace) -> str:
         is_set = getattr(arguments, argument) != use.default
         if is_set and name not in ("all", *use.benchmarks):
             return f"{flag_name(argument)} has no effect on {name}; drop it."
+    if arguments.precision == "int8" and name != "inference":
+        return "--precision int8 is for inference alone; pass that name."
     for argument in ("batch_size", "threads", "n"):
         value = getattr(arguments, argument)
         if value is not None and value < 1:

@@ -2,7 +2,8 @@
 
 Both sides get text and sort it by length themselves. Each has its own process. The peer opens the
 folder that our own --export writes. Where bf16 is not native, both are in fp32 alone, and a note
-says so. With --precision our side computes in this precision alone.
+says so. With --precision our side computes in this precision alone. What int8 loses is measured by
+`python -m tools.benchmarks.large int8`.
 """
 
 from __future__ import annotations
@@ -136,6 +137,8 @@ def compare(
         Pairing("bf16", "peer in bf16", in_bf16, Goal(">=", 1.5)),
         Pairing("bf16", "peer", "fp32", Goal(">=", 3.0)),
         Pairing("fp32", "peer", "fp32", Goal(">=", 1.1)),
+        Pairing("int8", "peer in bf16", in_bf16, Goal(">=", 2.5)),
+        Pairing("int8", "peer", "fp32", None),
         Pairing(FP32_ONEDNN, "peer in bf16", in_bf16, None),
         Pairing(FP32_ONEDNN, "peer", "fp32", None),
     ]

@@ -1,4 +1,4 @@
-"""Command: what do large inputs cost, and what do two processes and int8 gain?
+"""Command: what do large inputs cost, what do two processes gain, and what does int8 lose?
 
     python -m tools.benchmarks.large growth embed gradients --record
     python -m tools.benchmarks.large int8 --model minilm --sts FILE --record
@@ -9,9 +9,8 @@
   separate commands.
 - gradients: the share of a training step in which two processes add up their gradients. Sending
   them while the backward pass goes on can't save more than this share.
-- int8: vectors of one thread with --precision int8 next to sentence-transformers wholly in bf16, or
-  in fp32 where the processor has no bf16, and the correlation of the cosines with the labels of STS
-  pairs.
+- int8: what it loses in the correlation of cosines with the labels of STS pairs, next to fp32.
+  `python -m tools.benchmarks inference --precision int8` has its speed.
 
 The texts are the sentences of data/sample again and again, so they differ in length alone. Each
 measurement has its own processes. The seconds are those that the processor works on a process: on a
@@ -23,14 +22,12 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -53,19 +50,17 @@ from minbert.pretraining import plain_text
 from minbert.training import cost_estimate, processes, runtime
 from tests.forked_processes import free_port
 from tools.benchmarks.comparison import versions
-from tools.benchmarks.inputs import MAX_LENGTH, require, sst_examples
+from tools.benchmarks.inputs import MAX_LENGTH, sst_examples
 from tools.benchmarks.jobs import make_loop
 from tools.benchmarks.recording import HELP, conditions, record_measurement
 from tools.benchmarks.settings import DEVICE, Execution
 from tools.benchmarks.training_sides import TrainingData, build_our_job
-from tools.benchmarks.vector_seconds import seconds_of
 from tools.tables.generic import show_table
 
 LARGE = RECORDS / "large.jsonl"
 NUM_PROCESSES = 2
 BATCH_SIZE = 32
 NUM_WARM_UP = 3
-NUM_ROUNDS = 4  # of int8, of which the first one does not count
 NAMES = ("growth", "embed", "gradients", "int8")
 
 
@@ -242,55 +237,26 @@ def gradients(model: str, precision: str, num_steps: int) -> dict[str, Any]:
     }
 
 
-def int8(model: str, sts: Path, num_sentences: int) -> list[dict[str, Any]]:
-    """Return the speed of int8 next to the best setting of the peer, and what int8 loses."""
-    require("sentence-transformers")
-    from sentence_transformers import SentenceTransformer
-
+def int8(model: str, sts: Path) -> dict[str, Any]:
+    """Return what int8 loses on labelled pairs."""
     folder = hub.resolve(model)
-    texts = [example.sentence_1 for example in sentences()[:num_sentences]]
-    sides: dict[str, Callable[[list[str]], Any]] = {}
-    # The peer's best setting is bf16, where the processor has it.
-    best = runtime.choose_precision("auto", DEVICE)[0]
-    for precision in dict.fromkeys(("int8", best, "fp32")):
-        embedder, _ = open_embedder(folder, "mean", MAX_LENGTH, BATCH_SIZE, "cpu", precision, False)
-        sides[precision] = embedder.encode
-    model_settings = {"dtype": torch.bfloat16} if best == "bf16" else {}
-    peer = SentenceTransformer(str(folder), device="cpu", model_kwargs=model_settings)
-    sides["peer"] = partial(peer.encode, batch_size=BATCH_SIZE, show_progress_bar=False)
-    seconds: dict[str, list[float]] = {name: [] for name in sides}
-    for _ in range(NUM_ROUNDS):
-        for name, encode in sides.items():
-            seconds[name].append(seconds_of(partial(encode, texts)))
-    medians = {name: statistics.median(values[1:]) for name, values in seconds.items()}
-
     pairs = read_pairs(sts).examples
     labels = np.array([example.label for example in pairs])
     spearman = {}
     for name in ("fp32", "int8"):
-        first = sides[name]([example.texts[0] for example in pairs])[0]
-        second = sides[name]([example.texts[1] for example in pairs])[0]
+        embedder, _ = open_embedder(folder, "mean", MAX_LENGTH, BATCH_SIZE, "cpu", name, False)
+        first, _ = embedder.encode([example.texts[0] for example in pairs])
+        second, _ = embedder.encode([example.texts[1] for example in pairs])
         cosines = torch.nn.functional.cosine_similarity(first, second).numpy()
         spearman[name] = correlations(cosines, labels)["spearman"]
-    speeds = []
-    for name, value in medians.items():
-        speeds.append(f"{'the peer' if name == 'peer' else name} {len(texts) / value:.0f}")
     # Each set of pairs has a row of its own in the table.
     of_sample = " of the sample" if sts.resolve().parent == SAMPLE_FOLDER.resolve() else ""
-    return [
-        {
-            "what": f"sentences a second, int8 : sentence-transformers in {best}",
-            "value": medians["peer"] / medians["int8"],
-            "goal": "at least 2.5",
-            "details": f"sentences a second: {', '.join(speeds)}",
-        },
-        {
-            "what": f"Spearman correlation on STS pairs{of_sample}, fp32 - int8",
-            "value": spearman["fp32"] - spearman["int8"],
-            "goal": "at most 0.005",
-            "details": f"{spearman['fp32']:.4f} and {spearman['int8']:.4f}, {len(pairs):,} pairs",
-        },
-    ]
+    return {
+        "what": f"Spearman correlation on STS pairs{of_sample}, fp32 - int8",
+        "value": spearman["fp32"] - spearman["int8"],
+        "goal": "at most 0.005",
+        "details": f"{spearman['fp32']:.4f} and {spearman['int8']:.4f}, {len(pairs):,} pairs",
+    }
 
 
 def build_parser() -> Parser:
@@ -334,7 +300,7 @@ def measure(arguments: argparse.Namespace, precision: str, folder: Path) -> list
     if "gradients" in arguments.names:
         measured.append(gradients(arguments.model, precision, arguments.steps))
     if "int8" in arguments.names:
-        measured += int8(arguments.model, arguments.sts, arguments.sentences)
+        measured.append(int8(arguments.model, arguments.sts))
     return measured
 
 

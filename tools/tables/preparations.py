@@ -17,7 +17,7 @@ from experiments.known_data import known_data
 from experiments.records import Record, group_by, group_records, newest_of
 from experiments.results import describe_code, join
 from experiments.tables import COLUMNS, OVERALL
-from minbert.options import FP32_ONEDNN, EncoderOptions
+from minbert.options import EncoderOptions
 from tools.sample.grades import FIRST, choose_shares
 from tools.sample.shares import Shares
 from tools.tables.conditions import count, measured_on
@@ -188,18 +188,18 @@ def profiles_with_shapes(records: Sequence[Record]) -> list[Record]:
     return profiles
 
 
-def benchmarks_in_fp32(records: Sequence[Record]) -> list[Record]:
-    """Return the benchmarks of sides in fp32: the newest of each processor and precision."""
-    in_fp32 = []
+def benchmarks_by_precision(records: Sequence[Record]) -> list[Record]:
+    """Return the benchmarks with --precision: the newest of each processor and precision."""
+    with_precision = []
     for record in records:
         flags = record["changed_flags"]
-        if flags[:1] == ["--precision"] and flags[1] in ("fp32", FP32_ONEDNN):
-            in_fp32.append(record)
+        if flags[:1] == ["--precision"] and flags[1] != "bf16":  # bf16 is that of the main table
+            with_precision.append(record)
 
     def key(record: Record) -> tuple[str, str, str]:
         return record["name"], record["machine"]["processor"], record["changed_flags"][1]
 
-    return newest_of(in_fp32, key)
+    return newest_of(with_precision, key)
 
 
 # --- reliability ----------------------------------------------------------------------------------
@@ -507,7 +507,7 @@ PREPARATIONS: Mapping[str, Callable[[Sequence[Record]], list[Record]]] = {
     "soups": runs_of_soups,
     "ensembles": checked_ensembles,
     "profiles": profiles_with_shapes,
-    "benchmarks in fp32": benchmarks_in_fp32,
+    "benchmarks by precision": benchmarks_by_precision,
 }
 ROWS: Mapping[str, Callable[[Entry, Sequence[Record]], list[Row]]] = {
     "methods": method_rows,

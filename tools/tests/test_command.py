@@ -26,6 +26,7 @@ def test_every_name_has_a_question_and_a_function():
         ([], "no name is given"),
         (["memory", "--n", "0"], "--n is 0; pass 1 or more"),
         (["memory", "--record", "--quick"], "--record is for full measurements; drop it, or drop"),
+        (["train_step", "--precision", "int8"], "--precision int8 is for inference alone; pass"),
         (["memory", "--device", "cuda"], "--device has no effect on memory; drop it"),
     ],
 )

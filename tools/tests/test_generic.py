@@ -226,7 +226,7 @@ def test_fast_and_readable_fine_tunes_have_the_same_settings(record_files):
         make_table("readable")
 
 
-def test_benchmarks_in_fp32_are_the_newest_of_each_processor_and_precision():
+def test_benchmarks_with_a_precision_are_the_newest_of_each_processor():
     def measured(number: int, processor: str, *flags: str) -> dict:
         machine = {"processor": processor}
         values = {"machine": machine, "changed_flags": list(flags), "number": number}
@@ -239,9 +239,10 @@ def test_benchmarks_in_fp32_are_the_newest_of_each_processor_and_precision():
         measured(4, "fast"),
         measured(5, "fast", "--precision", "bf16"),
         measured(6, "fast", "--precision", "fp32", "--n", "3"),
+        measured(7, "fast", "--precision", "int8"),
     ]
-    chosen = select({"prepare": "benchmarks in fp32"}, records)
-    assert [record["number"] for record in chosen] == [6, 2, 3]
+    chosen = select({"prepare": "benchmarks by precision"}, records)
+    assert [record["number"] for record in chosen] == [6, 2, 3, 7]
 
 
 def test_every_entry_has_a_source_and_only_known_keys():
