@@ -8,7 +8,7 @@ plugins.py      --plugin: a user's file that registers methods.
 flags.py        Flags and help, made from the fields of an option group.
 paths.py        Checks of the paths that a user gives, and paths as a shell takes them.
 outputs.py      The one check of every path that a user gives a command to write to.
-cores.py        How threads wait for each other, and who else uses the cores.
+cores.py        The processor, how threads wait for each other, and who else uses its cores.
 start.py        The first moments of a command, before its own files are imported.
 texts.py        Makes signs visible that a reader cannot see, and keeps messages short.
 streams.py      Standard input and output that may be closed, full or without a reader.

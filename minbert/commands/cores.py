@@ -1,4 +1,4 @@
-"""The processor's cores: how our threads wait for each other, and who else uses the cores.
+"""The processor, how our threads wait for each other on its cores, and who else uses them.
 
 A matrix product is divided among threads, and a thread that is done waits for the others. libgomp,
 the OpenMP of torch on Linux, lets it look again and again for several milliseconds before it
@@ -10,8 +10,10 @@ This file imports neither torch nor NumPy: libgomp reads its settings while torc
 from __future__ import annotations
 
 import os
+import platform
 import sys
 import time
+from pathlib import Path
 from typing import NamedTuple
 
 STATISTICS = "/proc/stat"  # of Linux: the time that each core has spent on what
@@ -115,3 +117,21 @@ def begin() -> None:
     global at_start
     limit_waiting()
     at_start = read()
+
+
+def processor_name() -> str:
+    """The processor's name and generation, as far as the system tells them."""
+    # platform.processor() is empty on many Linux systems.
+    path = Path("/proc/cpuinfo")
+    fields: dict[str, str] = {}
+    if path.is_file():
+        for line in path.read_text().splitlines():
+            field, _, value = line.partition(":")
+            fields.setdefault(field.strip(), value.strip())
+    name = fields.get("model name")
+    if not name:
+        return platform.processor() or platform.machine()
+    # On some rented machines several generations have one name, and other speeds in bf16.
+    if "cpu family" in fields and "model" in fields:
+        return f"{name} (family {fields['cpu family']}, model {fields['model']})"
+    return name

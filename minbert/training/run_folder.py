@@ -17,6 +17,7 @@ import tokenizers
 import torch
 from filelock import FileLock, Timeout
 
+from minbert.commands.cores import processor_name
 from minbert.commands.files import read_json, remove_half_written, write_json
 from minbert.commands.locks import lock_file
 from minbert.commands.new_folders import new_folder
@@ -246,13 +247,15 @@ def tidy_up(folder: Path) -> None:
 
 
 def describe_machine(device: str) -> dict[str, Any]:
-    """The machine and the number of processes and threads, for run.json."""
+    """The machine, its processor, and the number of processes and threads, for run.json."""
     machine = {
         "system": platform.platform(),
         "threads": torch.get_num_threads(),
         "device": device,
         # processes.count() is 1 by now: the others have ended.
         "processes": int(os.environ.get("WORLD_SIZE", "1")),
+        "processor": processor_name(),
+        "cores": os.cpu_count(),
     }
     if torch.cuda.is_initialized():
         machine["gpu"] = torch.cuda.get_device_name()

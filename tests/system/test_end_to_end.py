@@ -159,6 +159,7 @@ def test_run_json_names_versions_machine_and_files(finished, sample_data):
     record = finished.record
     assert record["versions"].keys() >= {"python", "torch", "numpy", "tokenizers"}
     assert record["machine"]["device"] == record["options"]["device"]
+    assert record["machine"]["processor"] and record["machine"]["cores"] >= 1
     assert len(record["files"]) == 9
     assert all(len(digest) == 64 for digest in record["files"].values())
     assert str(sample_data / "sts-dev.csv") in record["files"]

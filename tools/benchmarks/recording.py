@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
-import platform
 import sys
 from collections.abc import Mapping
 from datetime import date
@@ -41,7 +39,6 @@ def conditions(device: str = "cpu", num_threads: int | None = None) -> Record:
     process, with the number that torch has now.
     """
     machine = describe_machine(device)
-    machine |= {"processor": processor_name(), "cores": os.cpu_count()}
     if num_threads is not None:
         machine["threads"] = num_threads
     return {"machine": machine, "code": code_version()}
@@ -66,21 +63,3 @@ def record_measurement(path: Path, measured: Mapping[str, Any]) -> None:
     origin = {**conditions(), "versions": versions(), "command": without_folders(sys.argv)}
     add_records(path, [{**origin, **measured, "date": date.today().isoformat()}])
     print(f"recorded in {path}; python -m tools.tables writes its tables")
-
-
-def processor_name() -> str:
-    """Return the processor's name and generation, as far as the system tells them."""
-    # platform.processor() is empty on many Linux systems.
-    path = Path("/proc/cpuinfo")
-    fields: dict[str, str] = {}
-    if path.is_file():
-        for line in path.read_text().splitlines():
-            field, _, value = line.partition(":")
-            fields.setdefault(field.strip(), value.strip())
-    name = fields.get("model name")
-    if not name:
-        return platform.processor() or platform.machine()
-    # On some rented machines several generations have one name, and other speeds in bf16.
-    if "cpu family" in fields and "model" in fields:
-        return f"{name} (family {fields['cpu family']}, model {fields['model']})"
-    return name
