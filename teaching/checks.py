@@ -192,6 +192,7 @@ CHECKS: dict[str, list[Check]] = {
         ),
         ATTENTION(
             "large scores",
+            is_weak=True,
             query=normal(*HEADS_SHAPE, scale=60.0),
             key=normal(*HEADS_SHAPE, scale=60.0),
             mask_bias=judging.padding_bias,
@@ -337,8 +338,10 @@ CHECKS: dict[str, list[Check]] = {
     ],
     "FeedForward.forward": [
         FEED_FORWARD("values"),
-        FEED_FORWARD("large numbers", hidden_states=normal(1, 9, 8, scale=30.0)),
-        FEED_FORWARD("other activation", training=True, config={"hidden_act": "relu"}),
+        FEED_FORWARD("large numbers", is_weak=True, hidden_states=normal(1, 9, 8, scale=30.0)),
+        FEED_FORWARD(
+            "other activation", is_weak=True, training=True, config={"hidden_act": "relu"}
+        ),
     ],
     "BertLayer.forward": [
         LAYER("values"),
@@ -412,15 +415,15 @@ CHECKS: dict[str, list[Check]] = {
             labels=lambda rng: rng.permutation([0.0, 1, 2, 3, 4, 0]),
             weights=lambda rng: np.array([0, *rng.uniform(0.2, 3.0, 4)], dtype=np.float32),
         ),
-        SENTIMENT("large logits", logits=outputs(6, 5, scale=300.0)),
+        SENTIMENT("large logits", is_weak=True, logits=outputs(6, 5, scale=300.0)),
         SENTIMENT("weights", weights=uniform(0.2, 3.0, 5)),
         SENTIMENT("weights in half precision", weights=uniform(0.2, 3.0, 5), **HALF),
         SENTIMENT("float64", cast_to=torch.float64),
     ],
     "paraphrase_loss": [
         PARAPHRASE("values"),
-        PARAPHRASE("logits of 0", logit=fixed([0.0] * 6)),
-        PARAPHRASE("large logits", logit=outputs(6, scale=300.0)),
+        PARAPHRASE("logits of 0", is_weak=True, logit=fixed([0.0] * 6)),
+        PARAPHRASE("large logits", is_weak=True, logit=outputs(6, scale=300.0)),
         PARAPHRASE("shift", shift=1.7),
         PARAPHRASE("shift down", shift=-1.7),
         PARAPHRASE("bfloat16", shift=0.7, logit=eighths(6), **BFLOAT16),
@@ -501,8 +504,8 @@ CHECKS: dict[str, list[Check]] = {
             anchors=lambda rng: rng.standard_normal((6, 4)) * (np.arange(6) > 0)[:, None],
             gradients_of=(),
         ),
-        INFO_NCE("a temperature near 0", temperature=1e-3),
-        INFO_NCE("a tensor near 0 as temperature", temperature=fixed(0.004)),
+        INFO_NCE("a temperature near 0", is_weak=True, temperature=1e-3),
+        INFO_NCE("a tensor near 0 as temperature", is_weak=True, temperature=fixed(0.004)),
         HARD_NEGATIVES(
             "autocast",
             under=partial(torch.autocast, "cpu", dtype=torch.bfloat16),
@@ -578,7 +581,7 @@ CHECKS: dict[str, list[Check]] = {
         ),
         # The first one, once it is projected, may point against what it was.
         PCGRAD("never on itself", gramian=judging.of_gradients([-2, -2], [0, 1], [2, 1])),
-        PCGRAD("two tasks", gramian=judging.gramian(2)),
+        PCGRAD("two tasks", is_weak=True, gramian=judging.gramian(2)),
         PCGRAD("one task", is_weak=True, gramian=fixed([[2.5]])),
         PCGRAD("mean", gramian=judging.gramian(4), reduction="mean"),
         PCGRAD(

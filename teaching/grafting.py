@@ -125,6 +125,9 @@ Unflatten ModuleDict PairwiseDistance SmoothL1Loss HuberLoss KLDivLoss
 factorial perm gamma nextafter ulp combinations_with_replacement dropwhile filterfalse groupby tee
 batched reduce partial cache lru_cache defaultdict Counter OrderedDict deque most_common elements
 total rotate extendleft maxlen move_to_end itemgetter truediv floordiv mod and_ or_ xor not_
+call contains countOf delitem getitem setitem iadd iand iconcat ifloordiv ilshift imatmul imod imul
+indexOf inv invert ior ipow irshift is_ is_not isub itruediv ixor length_hint lshift pos rshift
+truth cmp_to_key ChainMap
 capitalize casefold center find isalnum isalpha isdigit islower isnumeric isspace isupper ljust
 lstrip partition removeprefix removesuffix rfind rindex rjust rpartition rsplit rstrip splitlines
 swapcase title zfill as_integer_ratio bit_count bit_length denominator numerator conjugate send

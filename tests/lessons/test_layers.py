@@ -686,8 +686,12 @@ def test_a_layer_of_some_tokens_alone():
     hidden_states = torch.randn(2, 5, 24)
     positions = torch.tensor([2, 6])
     bias = torch.tensor([0.0, 0, 0, 0, -1e9])[None, None, None]
+
+    def expected_at(places: torch.Tensor) -> torch.Tensor:
+        return layer(hidden_states, bias).flatten(0, 1)[places].unsqueeze(1)
+
     found = layer(hidden_states, bias, positions)
-    expected = layer(hidden_states, bias).flatten(0, 1)[positions].unsqueeze(1)
+    expected = expected_at(positions)
     hint = (
         "`tokens_at` takes the tokens of `positions`, (P, 1, H): of the layer's input and of what "
         "attention returns, so behind it. Otherwise they don't see the rest of their sentence."
@@ -695,10 +699,13 @@ def test_a_layer_of_some_tokens_alone():
     unmasked = layer(hidden_states, None).flatten(0, 1)[positions].unsqueeze(1)
     if found.shape == unmasked.shape and torch.allclose(found, unmasked, atol=1e-5):
         hint = "with `positions`, too, mask_bias is passed on to self.attention."
+    by_columns = expected_at(positions % 2 * 5 + positions // 2)
+    if found.shape == by_columns.shape and torch.allclose(found, by_columns, atol=1e-5):
+        hint = "position b T + t is token t of row b: divide by the number of tokens, not of rows."
     assert_close(found, expected, 1e-5, hint)
     for chosen in ([8, 0, 3, 8], [0], []):
         positions = torch.tensor(chosen, dtype=torch.int64)
-        expected = layer(hidden_states, bias).flatten(0, 1)[positions].unsqueeze(1)
+        expected = expected_at(positions)
         found = layer(hidden_states, bias, positions)
         assert found.shape == expected.shape and torch.allclose(found, expected, atol=1e-5), (
             f"positions {chosen}: the tokens come in this order, one may come twice, 0 is a token, "

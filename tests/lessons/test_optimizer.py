@@ -55,7 +55,7 @@ def step_once(
                 "second_moment; the group has lr, betas, eps, weight_decay and correct_bias."
             )
         assert parameter.grad is not None and parameter.grad.item() == gradient, (
-            "step() changed parameter.grad"
+            "step() changed parameter.grad: does a method such as pow_ or mul_ write to it?"
         )
         assert parameter.dtype == torch.float64, (
             f"the parameter has {parameter.dtype} after step(), and had torch.float64 before"

@@ -36,6 +36,13 @@ STYLES: list[tuple[str, str]] = [
         "MultiHeadAttention.project",
         """
 layers = (self.query, self.key, self.value)
+return tuple(map(operator.call, layers, itertools.repeat(hidden_states)))
+""",
+    ),
+    (
+        "MultiHeadAttention.project",
+        """
+layers = (self.query, self.key, self.value)
 weight = torch.cat([layer.weight for layer in layers])
 bias = torch.cat([layer.bias for layer in layers])
 return list(F.linear(hidden_states, weight, bias).chunk(3, dim=-1))
@@ -610,6 +617,28 @@ PARTS = {"falling": falling}
 
 ARGUMENTS = "query, key, value, mask_bias"
 HOSTILE: list[tuple[str, str]] = [
+    # Right for easy numbers alone: at 0, far from 0, or with one candidate far ahead.
+    ("paraphrase_loss", "return math.log(2) + (logit.float() * (0.5 - labels)).mean()"),
+    ("paraphrase_loss", "return (logit.float().clamp(min=0) - logit.float() * labels).mean()"),
+    (
+        "sentiment_loss",
+        "return (logits.amax(1) - logits[range(len(labels)), labels.long()]).float().mean()",
+    ),
+    (
+        "info_nce",
+        "cosines = F.normalize(anchors, dim=-1) @ F.normalize(positives, dim=-1).T\n"
+        "return ((cosines.amax(1) - cosines.diagonal()) / temperature).mean()",
+    ),
+    (
+        "attention",
+        "scores = query @ key.transpose(-2, -1) + (0 if mask_bias is None else mask_bias)\n"
+        "return F.one_hot(scores.argmax(-1), key.size(-2)).to(value.dtype) @ value",
+    ),
+    ("FeedForward.forward", "return self.down(self.up(hidden_states).relu())"),
+    (
+        "pcgrad_weights",
+        "return 1 - gramian.clamp(max=0).sum(1) / gramian.diagonal()",
+    ),
     ("attention", f"return F.scaled_dot_product_attention({ARGUMENTS})"),
     ("attention", f"return torch._scaled_dot_product_attention_math({ARGUMENTS})[0]"),
     ("attention", f"return torch.ops.aten.scaled_dot_product_attention({ARGUMENTS})"),
