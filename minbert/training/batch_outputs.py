@@ -10,6 +10,7 @@ import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import chain, islice
 from typing import TypeVar
 
 import torch
@@ -45,10 +46,14 @@ def batch_outputs(
     model.eval()
     try:
         with torch.no_grad(), runtime.predicting(model, device, precision, is_packed):
+            rest = iter(batches)
+            first = list(islice(rest, NUM_WORKERS))
+            is_shared = len(first) == NUM_WORKERS and fast.is_on() and suits_threads(model)
             # The same numbers, with both cores busy. docs/formulas.md has its gain.
-            if fast.is_on() and suits_threads(model):
-                return list(in_threads(compute, batches, NUM_WORKERS))
-            return [compute(batch) for batch in batches]
+            if is_shared:
+                return list(in_threads(compute, chain(first, rest), NUM_WORKERS))
+            # A single batch has all of torch's threads.
+            return [compute(batch) for batch in chain(first, rest)]
     finally:
         model.train(was_training)
 

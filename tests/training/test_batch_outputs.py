@@ -177,6 +177,15 @@ def test_a_debugger_sees_all_batches(encoder, monkeypatch):
     assert seen == {threading.current_thread().name}
 
 
+@pytest.mark.parametrize("num_batches", [0, 1])
+def test_a_single_batch_has_all_threads(encoder, num_batches):
+    seen: set[str] = set()
+    batches = iter(batches_of_ids()[:num_batches])
+    outputs = batch_outputs(encoder, first_tokens(encoder, seen), batches, "fp32")
+    assert len(outputs) == num_batches
+    assert seen <= {threading.current_thread().name}
+
+
 def test_the_readable_formulas_run_one_batch_after_the_other(encoder):
     seen: set[str] = set()
     with fast.switched(is_fast=False):
