@@ -170,8 +170,8 @@ ALLOWED: dict[str, Allowed] = {
     "info_nce": Allowed(
         "check_same_shape check_positive similarities diagonal_mask score_dtype Similarity"
     ),
-    "joint": Allowed("first_passes TaskBatch Step", "task rows"),
-    "mt_dnn": Allowed("first_passes check_names TaskBatch Step", "task rows"),
+    "joint": Allowed("first_passes epoch_round_robin TaskBatch Step", "task rows"),
+    "mt_dnn": Allowed("first_passes epoch_round_robin check_names TaskBatch Step", "task rows"),
     "pcgrad_weights": Allowed("reduce"),
 }
 

@@ -33,6 +33,24 @@ def student_file(name: str, body: str, before: str = "") -> str:
 
 STYLES: list[tuple[str, str]] = [
     (
+        "mt_dnn",
+        """
+if not make_batches:
+    raise ValueError("no tasks")
+weights = weights or {}
+check_names(weights, make_batches)
+chosen = []
+for task in make_batches:
+    once = epoch_round_robin(make_batches, generator, [task])
+    wanted = max(round(len(once) * weights.get(task, 1.0)), 1)
+    while wanted > len(once):
+        once = once + epoch_round_robin(make_batches, generator, [task])
+    chosen.extend(once[:wanted])
+keys = torch.rand(len(chosen), generator=generator, dtype=torch.float64)
+return [chosen[i] for i in keys.argsort()]
+""",
+    ),
+    (
         "MultiHeadAttention.project",
         """
 layers = (self.query, self.key, self.value)
