@@ -343,7 +343,11 @@ def test_embeddings_whose_positions_begin_elsewhere():
     positions = embeddings.position(torch.tensor([[2, 3, 1]]))
     words = embeddings.word(ids) + embeddings.segment(torch.zeros_like(ids))
     expected = embeddings.norm(words + positions)
-    assert_close(found, expected, 1e-6, "the rows of the position table are those of positions_of")
+    hint = (
+        "the rows of the position table are those of positions_of: this model counts behind its "
+        "padding row, and not from 0"
+    )
+    assert_close(found, expected, 1e-6, hint)
 
 
 def test_embeddings_of_another_size_are_projected():

@@ -119,8 +119,8 @@ def test_joint_by_hand():
         "first one first"
     )
     assert steps[1][0] != ("sst", [0, 1]), (
-        "step 1 has the first batch of a pass again: is a new pass formed in each step? It is when "
-        "one is used up, and for its task alone"
+        "step 1 has the first batch of a pass again: is a new pass formed in each step, or "
+        "while the last one still has a batch? It is when that is used up, and for its task alone"
     )
     assert steps == [
         [("sst", [0, 1]), ("sts", [5])],
