@@ -133,7 +133,7 @@ def encode(
 
     parts: dict[str, list[list[Tensor]]] = {}  # by name: the parts of first and of second sentences
     order: list[int] = []
-    for indices, tensors in batch_outputs(encoder, compute, batches, precision):
+    for indices, tensors in batch_outputs(encoder, compute, batches, rows.num_tokens, precision):
         for name, tensor in tensors.items():
             sides = parts.setdefault(name, [[], []])
             # B rows are one side. The 2B rows of pairs read apart are two sides.

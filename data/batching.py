@@ -179,6 +179,10 @@ class EncodedExamples:
             "model of this language and script."
         )
 
+    def num_tokens(self, indices: Sequence[int]) -> int:
+        """The tokens of `batch(indices)`, with padding."""
+        return len(indices) * int(self.sizes[list(indices)].max())
+
     def batch(self, indices: Sequence[int]) -> Batch:
         """Return the examples at `indices`, in that order, padded to the longest row among them."""
         rows = rows_of(indices, len(self), self._num_sides)

@@ -143,6 +143,13 @@ def test_batch_is_the_tokenizers_rows_for_any_choice_and_any_chunk(monkeypatch):
 
 
 @pytest.mark.parametrize("pair_encoding", ["cross", "bi", "dual"])
+def test_the_tokens_of_a_batch_count_its_padding(pair_encoding):
+    encoded = EncodedExamples(PAIRS, FakeTokenizer(), pair_encoding=pair_encoding)
+    for indices in ([0], [2, 0], [0, 1, 2]):
+        assert encoded.num_tokens(indices) == encoded.batch(indices).input_ids.numel()
+
+
+@pytest.mark.parametrize("pair_encoding", ["cross", "bi", "dual"])
 def test_a_part_has_all_rows_of_its_examples(pair_encoding):
     encoded = EncodedExamples(PAIRS, FakeTokenizer(), pair_encoding=pair_encoding)
     part = encoded.batch([0, 1, 2]).part([2, 0])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -13,7 +14,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from minbert import BertConfig, BertModel, fast
 from minbert.training import int8
-from minbert.training.batch_outputs import batch_outputs, in_threads, suits_threads
+from minbert.training.batch_outputs import batch_outputs, in_threads, is_watched, suits_threads
 
 CPU = torch.device("cpu")
 CONFIG = BertConfig(
@@ -58,11 +59,15 @@ def first_tokens(encoder: BertModel, seen: set[str] | None = None):
 def test_two_at_a_time_are_the_numbers_of_one(encoder, precision):
     model = int8.quantised(encoder, CPU) if precision == "int8" else encoder
     seen: set[str] = set()
-    outputs = batch_outputs(model, first_tokens(model, seen), batches_of_ids(), precision)
+    outputs = batch_outputs(
+        model, first_tokens(model, seen), batches_of_ids(), torch.numel, precision
+    )
     assert all(name.startswith("minbert") for name in seen), seen
     torch.set_num_threads(1)
     in_turn: set[str] = set()
-    expected = batch_outputs(model, first_tokens(model, in_turn), batches_of_ids(), precision)
+    expected = batch_outputs(
+        model, first_tokens(model, in_turn), batches_of_ids(), torch.numel, precision
+    )
     assert in_turn == {threading.current_thread().name}
     for output, right in zip(outputs, expected, strict=True):
         assert torch.equal(output, right)
@@ -74,7 +79,7 @@ def test_two_at_a_time_are_the_numbers_of_one(encoder, precision):
 def test_the_mode_and_the_threads_are_put_back(encoder):
     encoder.train()
     before = torch.__config__.parallel_info()  # the threads of each library
-    batch_outputs(encoder, first_tokens(encoder), batches_of_ids(), "fp32")
+    batch_outputs(encoder, first_tokens(encoder), batches_of_ids(), torch.numel, "fp32")
     assert torch.__config__.parallel_info() == before
     with ThreadPoolExecutor(1) as new_thread:
         assert new_thread.submit(torch.get_num_threads).result() == 2
@@ -84,7 +89,9 @@ def test_the_mode_and_the_threads_are_put_back(encoder):
 def test_an_error_of_a_batch_is_raised_and_all_is_put_back(encoder):
     encoder.train()
     with pytest.raises(IndexError):
-        batch_outputs(encoder, first_tokens(encoder), [torch.full((1, 3), 50)] * 5, "fp32")
+        batch_outputs(
+            encoder, first_tokens(encoder), [torch.full((1, 3), 50)] * 5, torch.numel, "fp32"
+        )
     assert encoder.training and torch.get_num_threads() == 2
 
 
@@ -99,7 +106,7 @@ def test_outputs_stand_in_the_order_of_the_batches():
             is_third_done.set()
         return number
 
-    assert list(in_threads(compute, range(8), 2)) == [*range(8)]
+    assert list(in_threads(compute, range(8))) == [*range(8)]
 
 
 def test_few_batches_are_asked_for_ahead_of_time():
@@ -112,7 +119,7 @@ def test_few_batches_are_asked_for_ahead_of_time():
             num_asked += 1
             yield number
 
-    outputs = in_threads(lambda number: number, batches(), 2)
+    outputs = in_threads(lambda number: number, batches())
     assert next(outputs) == 0
     assert num_asked <= 4
     outputs.close()
@@ -127,7 +134,7 @@ def test_workers_have_the_settings_of_the_caller(dtype):
         return in_bf16, torch.is_grad_enabled(), torch.get_num_threads()
 
     with torch.autocast("cpu", dtype, enabled=dtype is not None):
-        found = {*in_threads(settings, range(6), 2)}
+        found = {*in_threads(settings, range(6))}
     assert found == {(dtype is not None, False, 1)}
 
 
@@ -153,27 +160,71 @@ def test_what_could_mix_two_batches_is_computed_one_after_the_other(encoder):
     assert not suits_threads(compiled(BertModel(CONFIG)))
     assert not suits_threads(hooked(BertModel(CONFIG)))
     assert not suits_threads(BertModel(CONFIG).to("meta"))
+    spied = BertModel(CONFIG)
+    spied.layers[0].forward = print
+    assert not suits_threads(spied)
+    assert not suits_threads(torch.compile(nn.Linear(2, 2), backend="eager"))
     torch.set_num_threads(3)
     assert not suits_threads(encoder)
+
+
+def test_other_threads_compute_one_batch_after_the_other(encoder):
+    """A server answers in threads of its own, and a thread may outlive the main one."""
+    with ThreadPoolExecutor(1) as server:
+        assert server.submit(suits_threads, encoder).result() is False
+
+
+def test_a_large_batch_runs_alone(encoder, monkeypatch):
+    """In its place among the small ones."""
+    monkeypatch.setattr("minbert.training.batch_outputs.MOST_TOKENS", 30)
+    names = []
+
+    def compute(ids: torch.Tensor) -> int:
+        names.append((ids.numel() > 30, threading.current_thread().name))
+        return ids.numel()
+
+    batches = batches_of_ids()
+    outputs = batch_outputs(encoder, compute, batches, torch.numel, "fp32")
+    assert outputs == [ids.numel() for ids in batches]
+    main = threading.current_thread().name
+    assert {(is_large, name == main) for is_large, name in names} == {(True, True), (False, False)}
+
+
+def test_no_batch_begins_after_an_error(encoder):
+    begun = []
+
+    def compute(ids: torch.Tensor) -> None:
+        begun.append(ids)
+        time.sleep(0.1)
+        raise ValueError("damaged")
+
+    with pytest.raises(ValueError, match="damaged"):
+        batch_outputs(encoder, compute, batches_of_ids(), torch.numel, "fp32")
+    assert len(begun) <= 3
 
 
 def test_what_looks_at_a_thread_sees_all_batches(encoder):
     compute, batches = first_tokens(encoder), batches_of_ids()
     with FlopCounterMode(display=False) as counter:
-        batch_outputs(encoder, compute, batches, "fp32")
+        batch_outputs(encoder, compute, batches, torch.numel, "fp32")
     with fast.switched(is_fast=False), FlopCounterMode(display=False) as readable:
-        batch_outputs(encoder, compute, batches, "fp32")
+        batch_outputs(encoder, compute, batches, torch.numel, "fp32")
     assert counter.get_total_flops() == readable.get_total_flops() > 0
 
+    handle = nn.modules.module.register_module_forward_hook(lambda *_: None)
+    assert is_watched()
+    handle.remove()
+    assert not is_watched()
     with torch.profiler.profile() as profile:
-        batch_outputs(encoder, compute, batches, "fp32")
+        batch_outputs(encoder, compute, batches, torch.numel, "fp32")
     assert any(event.name == "aten::addmm" for event in profile.events())
 
 
-def test_a_debugger_sees_all_batches(encoder, monkeypatch):
-    monkeypatch.setattr(sys, "gettrace", lambda: print)
+@pytest.mark.parametrize("name", ["gettrace", "getprofile"])
+def test_a_debugger_sees_all_batches(encoder, monkeypatch, name):
+    monkeypatch.setattr(sys, name, lambda: print)
     seen: set[str] = set()
-    batch_outputs(encoder, first_tokens(encoder, seen), batches_of_ids(), "fp32")
+    batch_outputs(encoder, first_tokens(encoder, seen), batches_of_ids(), torch.numel, "fp32")
     assert seen == {threading.current_thread().name}
 
 
@@ -181,7 +232,7 @@ def test_a_debugger_sees_all_batches(encoder, monkeypatch):
 def test_a_single_batch_has_all_threads(encoder, num_batches):
     seen: set[str] = set()
     batches = iter(batches_of_ids()[:num_batches])
-    outputs = batch_outputs(encoder, first_tokens(encoder, seen), batches, "fp32")
+    outputs = batch_outputs(encoder, first_tokens(encoder, seen), batches, torch.numel, "fp32")
     assert len(outputs) == num_batches
     assert seen <= {threading.current_thread().name}
 
@@ -189,5 +240,5 @@ def test_a_single_batch_has_all_threads(encoder, num_batches):
 def test_the_readable_formulas_run_one_batch_after_the_other(encoder):
     seen: set[str] = set()
     with fast.switched(is_fast=False):
-        batch_outputs(encoder, first_tokens(encoder, seen), batches_of_ids(), "fp32")
+        batch_outputs(encoder, first_tokens(encoder, seen), batches_of_ids(), torch.numel, "fp32")
     assert seen == {threading.current_thread().name}
