@@ -96,7 +96,7 @@ def is_watched() -> bool:
 def in_threads(
     compute: Callable[[Batch], Output],
     batches: Iterable[Batch],
-    num_tokens: Callable[[Batch], int] = lambda batch: 0,
+    num_tokens: Callable[[Batch], int],
 ) -> Iterator[Output]:
     """Yield what `compute` returns for each batch, in their order.
 

@@ -95,6 +95,11 @@ def test_an_error_of_a_batch_is_raised_and_all_is_put_back(encoder):
     assert encoder.training and torch.get_num_threads() == 2
 
 
+def no_tokens(_: object) -> int:
+    """A batch of no tokens is small."""
+    return 0
+
+
 def test_outputs_stand_in_the_order_of_the_batches():
     """The first batch ends last, and the second worker has done others by then."""
     is_third_done = threading.Event()
@@ -106,7 +111,7 @@ def test_outputs_stand_in_the_order_of_the_batches():
             is_third_done.set()
         return number
 
-    assert list(in_threads(compute, range(8))) == [*range(8)]
+    assert list(in_threads(compute, range(8), no_tokens)) == [*range(8)]
 
 
 def test_few_batches_are_asked_for_ahead_of_time():
@@ -119,7 +124,7 @@ def test_few_batches_are_asked_for_ahead_of_time():
             num_asked += 1
             yield number
 
-    outputs = in_threads(lambda number: number, batches())
+    outputs = in_threads(lambda number: number, batches(), no_tokens)
     assert next(outputs) == 0
     assert num_asked <= 4
     outputs.close()
@@ -134,8 +139,8 @@ def test_workers_have_the_settings_of_the_caller(dtype):
         return in_bf16, torch.is_grad_enabled(), torch.get_num_threads()
 
     with torch.autocast("cpu", dtype, enabled=dtype is not None):
-        found = {*in_threads(settings, range(6))}
-    assert found == {(dtype is not None, False, 1)}
+        of_workers = {*in_threads(settings, range(6), no_tokens)}
+    assert of_workers == {(dtype is not None, False, 1)}
 
 
 class OfUser(nn.Linear):
