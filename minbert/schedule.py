@@ -38,8 +38,8 @@ def cosine(step: int, num_steps: int, num_warmup_steps: int = 0) -> float:
 
     The cosine is at 1 at step w = num_warmup_steps. It would reach 0 at step num_steps, and stays
     there. The warm-up may be as long as the run, or longer. Then the factor is that of the warm-up
-    until it ends, 1 or 0 at step w, which no run takes, and 0 after it. Compare with
-    transformers.get_cosine_schedule_with_warmup, whose warm-up is one step behind.
+    before step w, and 0 after it. No run takes step w itself there, so it may be 1 or 0. Compare
+    with transformers.get_cosine_schedule_with_warmup, whose warm-up is one step behind.
     """
     if step < num_warmup_steps:
         return warmup(step, num_warmup_steps)

@@ -42,26 +42,20 @@ def predict(
         )
     device = next(model.parameters()).device
 
-    def numbers_of(indices: list[int]) -> list[int]:
-        return indices if chosen is None else chosen[indices].tolist()
-
-    def compute(indices: list[int]) -> Tensor:
-        return model(task, rows.batch(numbers_of(indices)).to(device)).float()
-
-    def num_tokens(indices: list[int]) -> int:
-        return rows.num_tokens(numbers_of(indices))
+    def compute(numbers: list[int]) -> Tensor:
+        return model(task, rows.batch(numbers).to(device)).float()
 
     # Batches of similar length have little padding, but they are not in row order.
     lengths = rows.lengths if chosen is None else rows.lengths[chosen]
     batches = sorted_batches(lengths, batch_size)
-    tracked = terminal.track(batches, f"predictions of {model.tasks[task].title}")
+    numbers = batches if chosen is None else [chosen[indices].tolist() for indices in batches]
+    tracked = terminal.track(numbers, f"predictions of {model.tasks[task].title}")
     is_packed = len(batches) > 1
-    outputs = batch_outputs(model, compute, tracked, num_tokens, precision, is_packed)
-    order = [row for indices in batches for row in indices]
+    outputs = batch_outputs(model, compute, tracked, rows.num_tokens, precision, is_packed)
 
     # One copy at the end: with a GPU, each copy would wait for its batch.
     in_batch_order = torch.cat(outputs).cpu().numpy()
-    return in_batch_order[np.argsort(order)]
+    return in_batch_order[np.argsort(np.concatenate(batches))]
 
 
 def evaluate(
