@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import resource
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -18,7 +19,7 @@ from teaching.calls import Values, answer
 from teaching.checks import CHECKS, Check
 from teaching.children import Send, run_in_child
 from teaching.grafting import Graft, Refused, graft, refusing, released_function
-from teaching.judging import Answer, read_answer
+from teaching.judging import Answer, Right, read_answer
 
 SECONDS = 20  # of computing, for all checks of a function
 WAIT = 6  # times as long, because a busy machine computes less
@@ -73,20 +74,27 @@ def grade_function(name: str, clean: str, student: str, module: ModuleType) -> F
     for number, (check, values) in enumerate(zip(checks, cases, strict=True)):
         message = ending
         if number < len(lines):
-            message = judge(name, check, values, lines[number].decode())
+            right = released_answers(name, check, values)
+            message = judge(check, values, lines[number].decode(), right)
         if check.is_weak and results[checks[0].name]:
             message = message or f"counts only where '{checks[0].name}' passes"
         results[check.name] = message
     return FunctionResult(results)
 
 
-def judge(name: str, check: Check, values: Values, line: str) -> str:
-    """Say what is wrong with an answer, or "". name: of the function."""
+def released_answers(name: str, check: Check, values: Values) -> Right:
+    """The answers of a released function to the values of a check, each computed once."""
 
+    @cache
     def right(**changed: Any) -> Answer:
         line = answer(released_function(name), check.call, values | changed)
         return Answer(**read_answer(line))
 
+    return right
+
+
+def judge(check: Check, values: Values, line: str, right: Right) -> str:
+    """Say what is wrong with an answer, or ""."""
     try:
         parts = read_answer(line)
         if "error" in parts:

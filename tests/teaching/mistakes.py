@@ -5,6 +5,7 @@ Wrong functions run in this process, in place of the right ones.
 
 from __future__ import annotations
 
+import copy
 import importlib
 import itertools
 import sys
@@ -20,11 +21,12 @@ import pytest
 import torch
 
 from minbert import fast
-from teaching.calls import answer
-from teaching.checks import CHECKS
+from teaching.calls import Values, answer
+from teaching.checks import CHECKS, Check
 from teaching.exercises import EXERCISES
 from teaching.grafting import graft, module_of
-from teaching.running import judge
+from teaching.judging import Right
+from teaching.running import judge, released_answers
 from tests.lesson_functions import functions_of
 from tests.teaching.answers import FILE_OF, ROOT, released, student_file
 
@@ -83,12 +85,22 @@ def wrong_function(mistake: Mistake) -> Any:
 # --- what it costs --------------------------------------------------------------------------------
 
 
-def first_failed_check(name: str, function: Any) -> str:
-    """The first check of the grader that a function fails, and its message; "" where none does."""
+@cache
+def drawn_checks(name: str) -> list[tuple[Check, Values, Right]]:
+    """The checks of a function with their values. All its mistakes share the released answers."""
     rng = np.random.default_rng(0)
+    drawn = []
     for check in CHECKS[name]:
         values = check.draw(rng)
-        message = judge(name, check, values, answer(function, check.call, values))
+        drawn.append((check, values, released_answers(name, check, values)))
+    return drawn
+
+
+def first_failed_check(name: str, function: Any) -> str:
+    """The first check of the grader that a function fails, and its message; "" where none does."""
+    for check, values, right in drawn_checks(name):
+        line = answer(function, check.call, copy.deepcopy(values))
+        message = judge(check, values, line, right)
         if message:
             return f"{check.name}: {message}"
     return ""

@@ -128,7 +128,7 @@ def test_a_copy_of_a_loop_of_the_visible_tests_gets_no_point():
 
 @pytest.mark.parametrize(("name", "body"), HOSTILE)
 def test_a_hostile_answer_gets_no_point(name, body, monkeypatch):
-    monkeypatch.setattr(running, "SECONDS", 3)
+    monkeypatch.setattr(running, "SECONDS", 1)
     assert grade(name, student_file(name, body, BEFORE_HOSTILE)).share == 0
     assert grade(name, student_file(name, body)).share == 0
 
@@ -206,17 +206,17 @@ def test_a_table_and_files(tmp_path, capsys):
 
 
 def test_a_file_is_found_by_its_name_and_a_link_is_not_followed(tmp_path):
-    flat = hand_in(tmp_path / "flat", "surgery")
-    shutil.move(flat / "multitask" / "surgery.py", flat / "surgery.py")
+    flat = hand_in(tmp_path / "flat", "losses")
+    shutil.move(flat / "multitask" / "losses.py", flat / "losses.py")
     results = tmp_path / "results.json"
-    flags = ["--exercises", "surgery", "--gradescope", str(results)]
+    flags = ["--exercises", "losses", "--gradescope", str(results)]
     assert main([str(flat), *flags]) == 0
-    assert json.loads(results.read_text())["score"] == 15
-    assert main([str(flat / "surgery.py"), *flags]) == 0
-    assert json.loads(results.read_text())["score"] == 15
+    assert json.loads(results.read_text())["score"] == 10
+    assert main([str(flat / "losses.py"), *flags]) == 0
+    assert json.loads(results.read_text())["score"] == 10
 
-    (flat / "surgery.py").unlink()
-    (flat / "surgery.py").symlink_to(ROOT / "multitask" / "surgery.py")
+    (flat / "losses.py").unlink()
+    (flat / "losses.py").symlink_to(ROOT / "multitask" / "losses.py")
     assert main([str(flat), *flags]) == 0
     assert json.loads(results.read_text())["score"] == 0
 
