@@ -432,8 +432,9 @@ def test_imports_that_do_not_run_are_passed_over():
 
 @needs_git
 @pytest.mark.usefixtures("_quick_rehearsal")
-def test_the_handout_of_all_exercises_is_complete(tmp_path):
-    assert main([str(tmp_path / "course"), "--exercises", *EXERCISES, "--rehearse"]) == 0
+def test_the_handout_of_the_other_exercises_is_complete(tmp_path):
+    others = [name for name in EXERCISES if name not in DEFAULT_EXERCISES]
+    assert main([str(tmp_path / "course"), "--exercises", *others, "--rehearse"]) == 0
 
 
 def test_a_rehearsal_notices_an_answer_that_was_left(tmp_path):
