@@ -596,7 +596,7 @@ CHECKS: dict[str, list[Check]] = {
         PCGRAD("short gradients", gramian=lambda rng: 1e-18 * judging.gramian(3)(rng)),
         PCGRAD("without a generator", gramian=judging.gramian(4), is_global=True),
         PCGRAD(gramian=judging.gramian(4), **REPEATED),
-        PCGRAD("a zero gradient", gramian=judging.gramian(3, is_zero=True)),
+        PCGRAD("a zero gradient", is_weak=True, gramian=judging.gramian(3, is_zero=True)),
         PCGRAD(
             "a square that is rounded to 0",
             gramian=lambda rng: judging.gramian(3)(rng) * (1 - np.diag([1, 0, 0])),

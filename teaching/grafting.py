@@ -108,6 +108,7 @@ is_integer padding_idx isdisjoint difference_update intersection_update
 symmetric_difference_update cbrt fabs copysign frexp ldexp modf gcd lcm asin acos atan arctan
 split_with_sizes sum_to_size unravel_index inverse det solve cross trapezoid vander vmap signbit
 sinc logical_and_ logical_not_ logical_or_ logical_xor_ bitwise_and_ bitwise_or_ asarray is_complex
+contiguous_format preserve_format
 is_grad_enabled is_autocast_enabled detach_ binomial poisson geometric_ embedding_bag
 smooth_l1_loss huber_loss silu elu leaky_relu hardtanh relu6 softsign threshold rms_norm glu
 Sequential ModuleList L1Loss Embedding LayerNorm Flatten probability training
@@ -170,8 +171,10 @@ ALLOWED: dict[str, Allowed] = {
     "info_nce": Allowed(
         "check_same_shape check_positive similarities diagonal_mask score_dtype Similarity"
     ),
-    "joint": Allowed("first_passes epoch_round_robin TaskBatch Step", "task rows"),
-    "mt_dnn": Allowed("first_passes epoch_round_robin check_names TaskBatch Step", "task rows"),
+    "joint": Allowed("first_passes epoch_round_robin drawn_steps TaskBatch Step", "task rows"),
+    "mt_dnn": Allowed(
+        "first_passes epoch_round_robin drawn_steps check_names TaskBatch Step", "task rows"
+    ),
     "pcgrad_weights": Allowed("reduce"),
 }
 

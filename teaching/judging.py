@@ -379,19 +379,24 @@ def shuffled(values: Values, plans: Any) -> dict[str, Array]:
         in_order = sorted(set(places))
         if len(in_order) < len(places):
             raise ValueError("a batch comes twice")
-        order = [in_order.index(place) for place in places]
+        order = np.array([in_order.index(place) for place in places])
         # A shuffle that swaps each place with any other one prefers some moves.
-        moves = (np.array(order) - np.arange(len(order))) % len(order)
+        moves = (order - np.arange(len(order))) % len(order)
+        # A shuffle of few orders may still bring each pair of places as often as another.
+        num_falling = (np.diff(order) < 0).sum()
+        is_odd = np.triu(order[:, None] > order).sum() % 2
         counts = []
         for task, num_rows in enumerate(values["num_rows"].values()):
             of_task = [place for number, place in places if number == task]
             counts += [len(of_task), sum(2 * place < num_rows for place in of_task)]
         num_moved = ((moves > 0) & (3 * moves <= len(order))).sum()
-        draws.append((counts, order, [num_moved]))
+        draws.append((counts, order, [num_moved], [num_falling], [is_odd]))
     names = (
         "a task's batches, or those of its first pass",
         "a batch's place",
         "the batches that moved up a little",
+        "neighbours in falling order",
+        "an odd number of pairs in falling order (1)",
     )
     return dict(zip(names, map(np.array, zip(*draws, strict=True)), strict=True))
 

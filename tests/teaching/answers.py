@@ -564,6 +564,22 @@ return [[TaskBatch(name, batch) for name, batch in zip(passes, row)] for row in 
 """,
     ),
     (
+        "joint",
+        """
+if limit not in ("largest", "smallest"):
+    raise ValueError(f"limit is '{limit}'")
+passes = first_passes(make_batches, generator)
+num_steps = (max if limit == "largest" else min)(map(len, passes.values()))
+certain = torch.ones(1, dtype=torch.float64)
+columns = []
+for name, batches in passes.items():
+    if not batches:
+        raise ValueError(f"task {name!r} has no batches")
+    columns.append(drawn_steps(make_batches, generator, {name: batches}, certain, num_steps))
+return [[task for step in steps for task in step] for steps in zip(*columns)]
+""",
+    ),
+    (
         "mt_dnn",
         """
 check_names(weights or {}, make_batches)
@@ -759,8 +775,47 @@ HOSTILE: list[tuple[str, str]] = [
     ("joint", "return batch_round_robin(make_batches, generator)"),
     ("joint", "return []"),
     ("mt_dnn", "return power(make_batches, generator, 1.0)"),
+    # Each pair of places is as likely as another, and most orders never come.
+    (
+        "mt_dnn",
+        """
+weights = weights or {}
+check_names(weights, make_batches)
+pool = []
+for name, batches in first_passes(make_batches, generator).items():
+    count = max(1, round(weights.get(name, 1) * len(batches)))
+    while len(batches) < count:
+        batches += make_batches[name](generator)
+    pool += [TaskBatch(name, rows) for rows in batches[:count]]
+prime = len(pool)
+while prime < 2 or any(prime % k == 0 for k in range(2, prime)):
+    prime += 1
+factor = torch.randint(1, prime, (1,), generator=generator).item()
+start = torch.randint(prime, (1,), generator=generator).item()
+places = [(factor * place + start) % prime for place in range(prime)]
+return [[pool[place]] for place in places if place < len(pool)]
+""",
+    ),
     ("pcgrad_weights", "return gradvac_weights(gramian, 0 * gramian, 0.0, reduction).weights"),
     ("pcgrad_weights", "return upgrad_weights(gramian, reduction)"),
+    # The mean over all orders.
+    (
+        "pcgrad_weights",
+        """
+rows = []
+for i in range(len(gramian)):
+    results = []
+    for order in itertools.permutations([j for j in range(len(gramian)) if j != i]):
+        row = torch.eye(len(gramian), dtype=gramian.dtype)[i]
+        for j in order:
+            product = gramian[j] @ row
+            if product < 0 and gramian[j, j] > 0:
+                row[j] -= product / gramian[j, j]
+        results.append(row)
+    rows.append(torch.stack(results).mean(0))
+return reduce(torch.stack(rows), reduction)
+""",
+    ),
     ("pcgrad_weights", "return torch.ones(len(gramian), dtype=gramian.dtype)"),
 ]
 
