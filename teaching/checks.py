@@ -283,7 +283,7 @@ CHECKS: dict[str, list[Check]] = {
         HEADS(
             "other sizes",
             config={"hidden_size": 12, "num_attention_heads": 4},
-            hidden_states=normal(1, 9, 12),
+            hidden_states=normal(2, 9, 12),
             mask_bias=normal(1, 4, 9, 9),
         ),
         DROPPED_HEADS("dropout", **DROPPED),
@@ -324,6 +324,7 @@ CHECKS: dict[str, list[Check]] = {
         ),
         EMBEDDINGS(
             "positions of RoBERTa",
+            is_weak=True,
             gradients_of=(),
             config={"model_type": "roberta", "pad_token_id": 1},
             input_ids=whole(3, 3, 9),
