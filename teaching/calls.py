@@ -241,10 +241,10 @@ def call_sampler(function: Any, values: Values) -> Any:
             """Batches of rows in a new order. The rows of each pass have other numbers."""
             num_rows = values["num_rows"][task]
             order = torch.randperm(num_rows, generator=generator) + 100 * len(asked[task])
-            rows = order.tolist()
             size = values.get("batch_sizes", {}).get(task, 2)
             # Later passes have fewer batches.
             size += values.get("later_growth", 0) if asked[task] else 0
+            rows = order.tolist()
             batches = [rows[start : start + size] for start in range(0, num_rows, size)]
             asked[task] += [list(batch) for batch in batches]
             returned.append((batches, [list(batch) for batch in batches]))

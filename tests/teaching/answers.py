@@ -33,6 +33,13 @@ def student_file(name: str, body: str, before: str = "") -> str:
 
 STYLES: list[tuple[str, str]] = [
     (
+        "FeedForward.forward",
+        released("FeedForward.forward").replace(
+            "self.up(hidden_states)",
+            "self.up(hidden_states.clone(memory_format=torch.contiguous_format))",
+        ),
+    ),
+    (
         "mt_dnn",
         """
 if not make_batches:
@@ -738,6 +745,21 @@ HOSTILE: list[tuple[str, str]] = [
     ("MultiHeadAttention.forward", "return super(MultiHeadAttention, self).forward(hidden_states)"),
     ("MultiHeadAttention.project", "return self.project(hidden_states)"),
     ("MultiHeadAttention.forward", "return self(hidden_states, mask_bias)"),
+    # The first row for all rows.
+    (
+        "MultiHeadAttention.forward",
+        released("MultiHeadAttention.forward").replace(
+            "self.output(joined)", "self.output(joined)[:1].expand_as(joined)"
+        ),
+    ),
+    # A gradient that trains nothing.
+    (
+        "BertEmbeddings.forward",
+        released("BertEmbeddings.forward").replace(
+            "self.norm(words + segments + positions)",
+            "self.norm(words + segments + positions).detach().requires_grad_()",
+        ),
+    ),
     ("BertEmbeddings.forward", "return self(input_ids, token_type_ids)"),
     ("FeedForward.forward", "return self(hidden_states)"),
     ("FeedForward.forward", "return self.forward(hidden_states)"),
